@@ -1,0 +1,1 @@
+"""The rules, pure integers: what the contracts decide, decided again in Python."""
