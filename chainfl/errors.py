@@ -55,3 +55,51 @@ class ToolMissingError(ChainflError):
     """A program or package that this command needs is not installed."""
 
     exit_code = 6
+
+
+class CidError(InputError):
+    """Text or bytes that are not a CIDv1 of raw or dag-cbor bytes under SHA-256."""
+
+
+class AbiError(InputError):
+    """A value that does not fit its place in an ABI encoding: says which and what fits."""
+
+
+class ScoresError(ProtocolError):
+    """Revealed score bytes that the rules do not take."""
+
+
+class ScoresLengthError(ScoresError):
+    """Score bytes of another length than the round's updates ask for."""
+
+
+class SpareBitsError(ScoresError):
+    """Vouch bits beyond the last update are not 0."""
+
+
+class RecordError(VerificationError):
+    """A record is not canonical dag-cbor, or a field is unknown, missing or wrong; names the field's path."""
+
+
+class WrongBytesError(VerificationError):
+    """Bytes do not hash to the CID under which they were asked for."""
+
+
+class BlobTooLargeError(VerificationError):
+    """A blob is larger than the caller allows."""
+
+
+class ModelMismatchError(VerificationError):
+    """A stored model is not the one that was promised: another root, length or scale."""
+
+
+class BlobNotFoundError(StoreError):
+    """The store has no bytes under this CID, or could not get them in time."""
+
+
+class StoreFullError(StoreError):
+    """The store has no room left; nothing was written."""
+
+
+class StoreTimeoutError(StoreError):
+    """The store did not answer in time."""
