@@ -25,6 +25,18 @@ class InputError(ChainflError):
     exit_code = 2
 
 
+class ParameterRangeError(InputError):
+    """A model parameter is NaN, infinite, or too large for the fixed-point range; names its position."""
+
+
+class LengthError(InputError):
+    """Bytes or an array are truncated or oversized; says how long they are and how long they must be."""
+
+
+class SharesError(InputError):
+    """Shares are negative, miscounted, or do not sum to the whole."""
+
+
 class ProtocolError(ChainflError):
     """The rules forbid this action now; retrying the same thing cannot help."""
 
@@ -35,6 +47,10 @@ class VerificationError(ChainflError):
     """Evidence does not add up: expected and found differ."""
 
     exit_code = 4
+
+
+class ProofError(VerificationError):
+    """A Merkle proof does not lead from its leaf to the root."""
 
 
 class OutsideError(ChainflError):
