@@ -119,3 +119,19 @@ class StoreFullError(StoreError):
 
 class StoreTimeoutError(StoreError):
     """The store did not answer in time."""
+
+
+class UnknownNameError(InputError):
+    """No model, data set, partition or attack has this name; lists the known ones."""
+
+
+class DataMissingError(InputError):
+    """Files of a data set are not where they are looked for; names them and the place."""
+
+
+class DataCorruptError(InputError):
+    """A data file was read, but its contents are not what the data set holds."""
+
+
+class PartitionError(InputError):
+    """The data cannot be dealt to the participants as asked."""
