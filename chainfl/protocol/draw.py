@@ -1,0 +1,71 @@
+"""The draw by stake, without replacement, repeatable from its seed (docs/protocol.md section 5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chainfl.codec.commitments import draw_number
+from chainfl.types import Digest, Id
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Who does what in a round. `workers` is None when everybody else works."""
+
+    committee: tuple[Id, ...]
+    proposers: tuple[Id, ...]
+    workers: tuple[Id, ...] | None
+
+
+def draw_ids(seed: Digest, weights: Sequence[tuple[Id, int]], count: int, first: int = 0) -> list[Id]:
+    """Draw `count` ids (fewer if the stake runs out), number `first` onwards, each in proportion to the stake left.
+
+    `weights` is in id order. Draw number k takes its number modulo the remaining stake and walks the ids in order.
+    """
+    left = [[id_, weight] for id_, weight in weights if weight > 0]
+    remaining, drawn = sum(weight for _, weight in left), []
+    for k in range(first, first + count):
+        if remaining == 0:
+            break
+        point = draw_number(seed, k) % remaining
+        for index, (id_, weight) in enumerate(left):
+            if point < weight:
+                drawn.append(Id(id_))
+                remaining -= weight
+                del left[index]
+                break
+            point -= weight
+    return drawn
+
+
+def by_lot(seed: Digest, ids: Sequence[Id]) -> list[Id]:
+    """Ids by ascending keccak256(abi.encode(seed, id)): the order in which an elected committee proposes."""
+    return sorted(ids, key=lambda id_: draw_number(seed, id_))
+
+
+def draw_roles(
+    seed: Digest,
+    weights: Sequence[tuple[Id, int]],
+    committee_size: int,
+    max_updates: int,
+    elected: Sequence[Id] | None,
+    trains: bool,
+) -> Drawn:
+    """All roles of a round.
+
+    `trains` says that the committee trains and proposes itself (CMFL); `elected` is its committee when the last round
+    elected one. Otherwise: committee, miner, two backups; the backups also work. Workers are drawn only when more
+    accounts are left than `max_updates` allows.
+    """
+    fixed = list(elected) if elected is not None else draw_ids(seed, weights, committee_size)
+    used = 0 if elected is not None else len(fixed)
+    if trains:
+        taken, proposers, room = list(fixed), by_lot(seed, fixed), max_updates
+    else:
+        rest = [(id_, weight) for id_, weight in weights if id_ not in set(fixed)]
+        proposers = draw_ids(seed, rest, 1 + min(2, max_updates), used)
+        used += len(proposers)
+        taken, room = fixed + proposers, max_updates - (len(proposers) - 1)
+    others = [(id_, weight) for id_, weight in weights if weight > 0 and id_ not in set(taken)]
+    if len(others) <= room:
+        return Drawn(tuple(fixed), tuple(proposers), None)
+    return Drawn(tuple(fixed), tuple(proposers), tuple(draw_ids(seed, others, room, used)))

@@ -1,0 +1,257 @@
+"""What a task tells the world: one class per event of `TrainingTask`, fields in the contract's order.
+
+The events of a task rebuild its whole state; the audit, the index and the traces read nothing else.
+"""
+
+from dataclasses import dataclass, fields
+
+from chainfl.types import Address, Digest, Id, Outcome, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened in a task."""
+
+    def values(self) -> tuple[object, ...]:
+        """The values in the contract's order."""
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled(Event):
+    """An account put itself forward; the id is its own for ever."""
+
+    id: Id
+    account: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Event):
+    """An account no longer wants to take part."""
+
+    id: Id
+    account: Address
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQueued(Event):
+    """A change waits until the open draw is done."""
+
+    id: Id
+    account: Address
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSet(Event):
+    """An account's weight in the stake tree, and the first round in which it counts."""
+
+    id: Id
+    weight: int
+    active_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOpened(Event):
+    """The hash of this block will seed the draw."""
+
+    round: int
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn(Event):
+    """The roles of a round. `limited` says that only the listed workers (and backups) train."""
+
+    round: int
+    block_number: int
+    seed: Digest
+    committee: tuple[Id, ...]
+    proposers: tuple[Id, ...]
+    limited: bool
+    workers: tuple[Id, ...]
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEntered(Event):
+    """A phase opened; actions count before the deadline."""
+
+    round: int
+    attempt: int
+    phase: Phase
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainExtended(Event):
+    """Too few updates were committed in time; the phase runs once more."""
+
+    round: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateCommitted(Event):
+    """A worker (or a training member) committed to an update."""
+
+    round: int
+    id: Id
+    commitment: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRevealed(Event):
+    """A committed update was opened."""
+
+    round: int
+    id: Id
+    root: Digest
+    cid: Digest
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresCommitted(Event):
+    """A validator committed to its scores."""
+
+    round: int
+    id: Id
+    commitment: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresRevealed(Event):
+    """A validator's scores were opened."""
+
+    round: int
+    id: Id
+    scores: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tallied(Event):
+    """Scores became shares: per revealed update whether it counts, p_0 and the shares, and who was elected.
+
+    `shares` is empty where none were formed, or where the proposer posts them; `head_score` is the committee's loss of
+    the head in WAD, the maximum of its type when no majority gave one.
+    """
+
+    round: int
+    included: tuple[bool, ...]
+    shares: tuple[int, ...]
+    elected: tuple[Id, ...]
+    head_score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed(Event):
+    """A model was proposed. `shares` is filled only where the proposer decides them."""
+
+    round: int
+    attempt: int
+    id: Id
+    model_root: Digest
+    block: Digest
+    shares: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Voted(Event):
+    """A validator attests the proposal or objects to it."""
+
+    round: int
+    attempt: int
+    id: Id
+    attests: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindingNoted(Event):
+    """Somebody noted, sealed, that it found a lie."""
+
+    account: Address
+    note: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class LieProven(Event):
+    """Re-execution gave another value than the proposal holds."""
+
+    round: int
+    attempt: int
+    position: int
+    expected: int
+    found: int
+    finder: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Convicted(Event):
+    """An account proposed or attested a proven lie."""
+
+    round: int
+    attempt: int
+    id: Id
+    slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Silent(Event):
+    """An account did not do its part in time."""
+
+    round: int
+    phase: Phase
+    id: Id
+    slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded(Event):
+    """A round is over and settled: the head after it, and what workers, committee and miner were paid."""
+
+    round: int
+    attempt: int
+    outcome: Outcome
+    head_root: Digest
+    head_block: Digest
+    workers_paid: int
+    committee_paid: int
+    miner_paid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credited(Event):
+    """An account may claim more: a validator's, a miner's or a caller's pay."""
+
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Event):
+    """An account pulled what it earned."""
+
+    account: Address
+    amount: int
+    rounds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned(Event):
+    """The sponsor gives up; the task ends with the current round."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded(Event):
+    """No further round follows."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refunded(Event):
+    """The sponsor pulled what was left."""
+
+    amount: int
