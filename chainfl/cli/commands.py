@@ -1,0 +1,22 @@
+"""The commands of `chainfl`: where each lives and its line in the help.
+
+Only the module of the command that runs is imported: `chainfl --help` needs no numba, torch or web3.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command that is imported when it is called: `module:attribute` and its short help."""
+
+    target: str
+    help: str
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "completion": Entry("chainfl.cli.completion:completion", "Print the completion script of a shell."),
+    "compute": Entry("chainfl.cli.compute:compute", "Compute canonical values from your own numbers."),
+    "doctor": Entry("chainfl.cli.doctor:doctor", "Say what is installed and what to do about the rest."),
+}

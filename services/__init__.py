@@ -1,0 +1,1 @@
+"""Processes that strangers run: settings, wiring, and a loop or routes."""

@@ -1,0 +1,111 @@
+"""What can drift between files that nobody reads side by side."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+
+
+def distribution(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
+
+
+def declared() -> set[str]:
+    extras = PROJECT["optional-dependencies"].values()
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    return {distribution(line) for line in lines} - {"chainfl"}
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins}
+
+
+def python_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def foreign_imports(path: Path) -> set[str]:
+    """Top-level names of what a file imports and neither Python nor this repository has."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.split(".")[0])
+    return {name for name in names if name not in sys.stdlib_module_names} - {"chainfl", "services"}
+
+
+def test_every_dependency_has_its_line_in_the_page_and_no_other_has() -> None:
+    page = (ROOT / "docs" / "dependencies.md").read_text().split("## npm")[0]
+
+    listed = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
+
+    assert listed == declared()
+
+
+def test_every_dependency_but_torch_and_ray_is_pinned() -> None:
+    assert declared() - {"torch", "ray"} <= set(constraints())
+    assert "torch" not in constraints(), "a pin of torch would replace the one that is there"
+
+
+@pytest.mark.parametrize("folder", ["chainfl", "services"])
+def test_what_the_package_imports_it_also_declares(folder: str) -> None:
+    provided = metadata.packages_distributions()
+
+    undeclared = {
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in python_files(folder)
+        for name in foreign_imports(path)
+        if not {each.lower() for each in provided.get(name, [name])} & declared()
+    }
+
+    assert undeclared == set()
+
+
+def test_the_layers_name_every_module_of_the_package() -> None:
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
+    named = {name.strip(" ()") for layer in layers for name in layer.split("|")}
+
+    present = {
+        f"chainfl.{path.stem}"
+        for path in (ROOT / "chainfl").iterdir()
+        if (path.suffix == ".py" and not path.stem.startswith("__")) or (path / "__init__.py").is_file()
+    }
+
+    assert present <= named
+
+
+@pytest.mark.parametrize("name", ["setup", "demo", "test", "bench", "contracts"])
+def test_scripts_can_be_run_and_say_what_they_do(name: str) -> None:
+    script = ROOT / "scripts" / name
+    first, second = script.read_text().splitlines()[:2]
+
+    assert script.stat().st_mode & 0o111
+    assert first == "#!/usr/bin/env bash"
+    assert second.startswith("# ")
+
+
+def test_the_npm_lock_names_no_registry() -> None:
+    assert "resolved" not in (ROOT / "contracts" / "package-lock.json").read_text()
+
+
+def test_the_map_of_folders_in_the_readme_is_true() -> None:
+    readme = (ROOT / "README.md").read_text()
+
+    named = re.findall(r"^\| `([a-z_./]+)` \|", readme, flags=re.MULTILINE)
+
+    assert len(named) >= 8
+    assert [name for name in named if not (ROOT / name).exists()] == []
