@@ -22,10 +22,9 @@ MAX_FINDER_PART, MIN_BURN_PART = 3 * WAD // 10, WAD // 2
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """What a chain's factory and registry ask of every task: the shortest phase, and how long unbonding takes."""
+    """What a chain's factory asks of every task."""
 
     phase_seconds: int
-    unbonding_seconds: int
 
 
 def weight_of(stake: int, config: TaskConfig) -> int:
@@ -76,7 +75,6 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("rounds", c.rounds >= 1),
         ("minStake", c.min_stake >= UNITS_PER_MIN_STAKE),
         ("phaseSeconds", min(phases) >= max(1, floors.phase_seconds)),
-        ("unbonding", c.longest_round() <= floors.unbonding_seconds),
         ("parts", c.workers_part + c.committee_part <= WAD),
         ("callerFee", PAID_CALLS * c.caller_fee <= budget),
         ("livenessSlash", c.liveness_slash <= MAX_LIVENESS_SLASH),

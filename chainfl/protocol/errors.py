@@ -78,12 +78,6 @@ class StakeTooLowError(RuleError):
     text = "stake of {0} wei is allocated, the task wants {1}"
 
 
-class StakeTooHighError(RuleError):
-    """The task's stake tree cannot hold more."""
-
-    text = "the task's stake tree is full: {0} units wanted"
-
-
 class DrawOpenError(RuleError):
     """Enrolment changes wait until the open draw is done."""
 
@@ -256,3 +250,45 @@ class BadConfigError(RuleError):
     """A field of the task's config is out of bounds."""
 
     text = "bad config: {0}"
+
+
+class NotATaskError(RuleError):
+    """Stake can only go to tasks that this registry's factory created."""
+
+    text = "no task lives at this address"
+
+
+class ZeroAmountError(RuleError):
+    """A change of nothing is a mistake."""
+
+    text = "the amount is zero"
+
+
+class NotEnoughFreeError(RuleError):
+    """The account has less free stake than it wants to use."""
+
+    text = "{1} wei of free stake, {2} wanted"
+
+
+class NotEnoughBondedError(RuleError):
+    """The account has less bonded to the task than it wants to take out."""
+
+    text = "{2} wei are bonded to the task, {3} wanted"
+
+
+class NoSuchRequestError(RuleError):
+    """There is no such request, or it was released already."""
+
+    text = "there is no open request {2}"
+
+
+class StillUnbondingError(RuleError):
+    """The request has to wait."""
+
+    text = "the stake is unbonding until {0}"
+
+
+class StakeLockedError(RuleError):
+    """A round still holds the account's stake, or its weight is not yet out of the draw."""
+
+    text = "the stake is locked in a round of the task"

@@ -1,11 +1,11 @@
-"""What a task tells the world: one class per event of `TrainingTask`, fields in the contract's order.
+"""What the contracts tell the world: one class per event, fields in the contract's order.
 
-The events of a task rebuild its whole state; the audit, the index and the traces read nothing else.
+The events rebuild the whole state; the audit, the index and the traces read nothing else.
 """
 
 from dataclasses import dataclass, fields
 
-from chainfl.types import Address, Digest, Id, Outcome, Phase
+from chainfl.types import Address, Digest, Id, Outcome, Phase, Slash
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,3 +255,91 @@ class Refunded(Event):
     """The sponsor pulled what was left."""
 
     amount: int
+
+
+# The stake registry's
+
+
+@dataclass(frozen=True, slots=True)
+class Deposited(Event):
+    """Free stake grew by ether that was paid in."""
+
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn(Event):
+    """Free stake left."""
+
+    account: Address
+    to: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated(Event):
+    """Free stake is now bonded to a task."""
+
+    task: Address
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocated(Event):
+    """Bonded stake is now unbonding, claimed by `shares` of the pool."""
+
+    task: Address
+    account: Address
+    request: int
+    amount: int
+    shares: int
+    release_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Event):
+    """A request is done: this much unbonding stake is free."""
+
+    task: Address
+    account: Address
+    request: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slashed(Event):
+    """A task took stake: `from_bonded + from_unbonding = to_finder + to_escrow + burned`."""
+
+    task: Address
+    account: Address
+    kind: Slash
+    from_bonded: int
+    from_unbonding: int
+    finder: Address
+    to_finder: int
+    to_escrow: int
+    burned: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolClosed(Event):
+    """Slashes left next to nothing per share: all open requests are worth 0, the dust is bonded again."""
+
+    task: Address
+    account: Address
+    returned: int
+
+
+# The factory's
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCreated(Event):
+    """A task exists, with its escrow."""
+
+    task_id: int
+    task: Address
+    sponsor: Address
+    escrow: int

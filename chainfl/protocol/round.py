@@ -21,7 +21,8 @@ from chainfl.protocol import draw as drawing
 from chainfl.protocol import errors, events, rewards
 from chainfl.protocol import shares as sharing
 from chainfl.errors import ScoresError
-from chainfl.protocol.config import needed_accounts, phase_seconds, weight_of
+from chainfl.protocol.config import MAX_WEIGHT, needed_accounts, phase_seconds, weight_of
+from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Claim, Evidence, check_evidence, parts_of
 from chainfl.types import TOTAL, Address, Digest, Id, Outcome, Phase, Rule, Slash, TaskConfig
 
@@ -175,13 +176,14 @@ class Task:
     ending: bool = False
     elected: tuple[Id, ...] | None = None
     eligible: int = 0
+    total_weight: int = 0
     accounts: dict[Address, Account] = field(default_factory=dict)
     addresses: list[Address] = field(default_factory=list)
     credits: dict[Address, int] = field(default_factory=dict)
     pays: dict[int, Pay] = field(default_factory=dict)
     claimed: set[tuple[int, Id]] = field(default_factory=set)
     notes: dict[Digest, int] = field(default_factory=dict)
-    events: list[events.Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def draft(self) -> "Task":
         """A copy that can be changed without touching this one; its list of events starts empty."""
@@ -255,17 +257,18 @@ def stake_changed(task: Task, call: Call, stakes: Stakes, address: Address) -> N
         _apply_or_queue(task, call, address, stakes)
 
 
-def is_current(task: Task, stakes: Stakes, address: Address) -> bool:
-    """Whether the account's weight is what its stake and wish ask for: the registry releases nothing before it is."""
-    account = task.accounts.get(address)
-    return account is None or account.weight == _due_weight(task, account, stakes)
+def unbonding_seconds(task: Task) -> int:
+    """How long stake stays slashable after it is deallocated: the longest round; nothing when the task has ended."""
+    return 0 if task.round.phase is Phase.ENDED else task.config.longest_round()
 
 
-def is_locked(task: Task, address: Address) -> bool:
-    """Whether a round holds the account's stake: it has a role, has committed an update, or is elected."""
+def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
+    """Whether the account's stake must stay: a round holds it (role, update or election), or the draw still counts it."""
     account, round_ = task.accounts.get(address), task.round
     if account is None or round_.phase is Phase.ENDED:
         return False
+    if account.weight > _due_weight(task, account, stakes):
+        return True
     if account.id in (task.elected or ()):
         return True
     if round_.drawn is None:
@@ -320,7 +323,7 @@ def draw(task: Task, call: Call, block_hash: Digest | None) -> None:
 def commit_update(task: Task, call: Call, round_number: int, digest: Digest) -> None:
     """A worker, or a member of a training committee, commits to its update. Once."""
     account = _acting(task, call, round_number, Phase.TRAIN)
-    if not _trains(task, account):
+    if not trains(task, account):
         raise errors.NotWorkerError(round_number)
     if account.id in task.round.updates:
         raise errors.AlreadyCommittedError(round_number)
@@ -945,9 +948,12 @@ def _apply_or_queue(task: Task, call: Call, address: Address, stakes: Stakes) ->
 
 
 def _apply(task: Task, call: Call, address: Address, stakes: Stakes) -> None:
-    """Set the weight that stake and wish ask for. A waiting draw opens when this makes enough."""
+    """Set the weight that stake and wish ask for. A waiting draw opens when this makes enough.
+
+    A full tree takes what still fits instead of refusing, or a queued top-up could block a conviction.
+    """
     account = task.accounts[address]
-    weight = _due_weight(task, account, stakes)
+    weight = min(_due_weight(task, account, stakes), MAX_WEIGHT - (task.total_weight - account.weight))
     if weight == account.weight:
         return
     waiting = task.round.phase is Phase.DRAW
@@ -955,6 +961,7 @@ def _apply(task: Task, call: Call, address: Address, stakes: Stakes) -> None:
     if account.weight == 0:
         active_from = task.round.number if waiting else task.round.number + 1
     task.eligible += (weight > 0) - (account.weight > 0)
+    task.total_weight += weight - account.weight
     task.accounts[address] = replace(account, weight=weight, active_from=active_from)
     task.events.append(events.WeightSet(account.id, weight, active_from))
     if waiting:
@@ -970,7 +977,7 @@ def _expected_updates(task: Task, roles: drawing.Drawn) -> int:
     return min(config.max_updates, task.eligible - members - 1)
 
 
-def _trains(task: Task, account: Account) -> bool:
+def trains(task: Task, account: Account) -> bool:
     """Whether the account trains in this round: a training member, a backup, or a worker not shut out by the draw."""
     round_ = task.round
     assert round_.drawn is not None

@@ -1,0 +1,268 @@
+"""All contracts of a chain together: factory, registry, tasks, and what a transaction is.
+
+An action on the `World` is one transaction: it works on drafts of the contracts it touches, which replace the originals
+only if nothing was raised. Balances of the contracts are kept, so that every wei can be accounted for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from chainfl.protocol import errors, events, stake
+from chainfl.protocol import round as rules
+from chainfl.protocol.config import Floors, check_config
+from chainfl.protocol.proof import Evidence
+from chainfl.protocol.round import Call, Task
+from chainfl.types import Address, Digest, Slash, TaskConfig
+
+
+@dataclass(slots=True)
+class _Stakes:
+    """The registry as a task sees it within one transaction."""
+
+    registry: stake.Registry
+    task: Task
+
+    def stake_of(self, account: Address, task: Address) -> int:
+        return self.registry.allocation(task, account).bonded
+
+    def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> rules.Slashed:
+        config = self.task.config
+        if kind is not Slash.LIE:
+            share = config.liveness_slash if kind is Slash.LIVENESS else config.no_reveal_slash
+            return rules.Slashed(*stake.slash(self.registry, task, account, kind, share))
+        parts = (finder or stake.NO_ADDRESS, config.finder_part, config.burn_part)
+        taken = rules.Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
+        if taken.to_escrow:
+            stake.withdraw(self.registry, task, taken.to_escrow, task)
+        return taken
+
+
+@dataclass(slots=True)
+class World:
+    """A chain's contracts. `log` holds the events of all transactions in order, with the contract that emitted them."""
+
+    chain_id: int
+    registry_address: Address
+    floors: Floors
+    registry: stake.Registry = field(default_factory=stake.Registry)
+    tasks: dict[Address, Task] = field(default_factory=dict)
+    balances: dict[Address, int] = field(default_factory=dict)
+    log: list[tuple[Address, events.Event]] = field(default_factory=list)
+
+    # Factory
+
+    def create_task(self, call: Call, address: Address, config: TaskConfig, escrow: int) -> Task:
+        """Create a task with frozen terms and its escrow."""
+        check_config(config, escrow, self.floors)
+
+        task = rules.new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow)
+        self.tasks[address] = task
+        self.balances[address] = escrow
+        self.log.append((address, events.TaskCreated(task.task_id, address, call.sender, escrow)))
+        return task
+
+    # Registry
+
+    def deposit(self, call: Call, value: int) -> None:
+        """Add to the sender's free stake."""
+        registry = self.registry.draft()
+        stake.deposit(registry, call.sender, value)
+        self._keep(registry)
+
+    def allocate(self, call: Call, task: Address, amount: int, value: int = 0) -> None:
+        """Bond free stake to a task; the task takes note."""
+        registry = self.registry.draft()
+        if amount == 0:
+            raise errors.ZeroAmountError()
+        if task not in self.tasks:
+            raise errors.NotATaskError(task)
+        stake.allocate(registry, call.sender, task, amount, value)
+        self._stake_changed(call, task, registry)
+
+    def deallocate(self, call: Call, task: Address, amount: int) -> int:
+        """Start to take stake out of a task; the task takes note."""
+        registry = self.registry.draft()
+        seconds = rules.unbonding_seconds(self.tasks[task]) if task in self.tasks else 0
+        number = stake.deallocate(registry, call.sender, task, amount, call.now, seconds)
+        self._stake_changed(call, task, registry)
+        return number
+
+    def release(self, call: Call, task: Address, number: int) -> int:
+        """Free a matured request, unless a round holds the sender's stake."""
+        registry = self.registry.draft()
+        locked = task in self.tasks and self.is_locked(task, call.sender)
+        amount = stake.release(registry, call.sender, task, number, call.now, locked)
+        self._keep(registry)
+        return amount
+
+    def withdraw(self, call: Call, amount: int, to: Address) -> None:
+        """Send the sender's free stake away."""
+        registry = self.registry.draft()
+        stake.withdraw(registry, call.sender, amount, to)
+        self._keep(registry)
+
+    def is_locked(self, task: Address, account: Address) -> bool:
+        """Whether an account's unbonding stake must stay: a round holds it, or the draw still counts it."""
+        return rules.is_locked(self.tasks[task], _Stakes(self.registry, self.tasks[task]), account)
+
+    # Task
+
+    def enrol(self, call: Call, task: Address) -> None:
+        """Take part from the next draw on."""
+        draft, stakes = self._draft(task)
+        rules.enrol(draft, call, stakes)
+        self._keep(stakes.registry, draft)
+
+    def leave(self, call: Call, task: Address) -> None:
+        """Take no part in later draws."""
+        draft, stakes = self._draft(task)
+        rules.leave(draft, call, stakes)
+        self._keep(stakes.registry, draft)
+
+    def apply_change(self, call: Call, task: Address, account: Address) -> None:
+        """Bring an account's weight in line with its stake and wish."""
+        draft, stakes = self._draft(task)
+        rules.apply_change(draft, call, stakes, account)
+        self._keep(stakes.registry, draft)
+
+    def draw(self, call: Call, task: Address, block_hash: Digest | None) -> None:
+        """Draw the roles of the round."""
+        draft, stakes = self._draft(task)
+        rules.draw(draft, call, block_hash)
+        self._keep(stakes.registry, draft)
+
+    def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
+        """Commit to an update."""
+        draft, stakes = self._draft(task)
+        rules.commit_update(draft, call, round_, digest)
+        self._keep(stakes.registry, draft)
+
+    def reveal_update(
+        self, call: Call, task: Address, round_: int, root: Digest, cid: Digest, samples: int, salt: Digest
+    ) -> None:
+        """Open the commitment to an update."""
+        draft, stakes = self._draft(task)
+        rules.reveal_update(draft, call, round_, root, cid, samples, salt)
+        self._keep(stakes.registry, draft)
+
+    def commit_scores(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
+        """Commit to scores."""
+        draft, stakes = self._draft(task)
+        rules.commit_scores(draft, call, round_, digest)
+        self._keep(stakes.registry, draft)
+
+    def reveal_scores(self, call: Call, task: Address, round_: int, scores: bytes, salt: Digest) -> None:
+        """Open the commitment to scores."""
+        draft, stakes = self._draft(task)
+        rules.reveal_scores(draft, call, round_, scores, salt)
+        self._keep(stakes.registry, draft)
+
+    def tally(self, call: Call, task: Address, round_: int, vectors: Sequence[bytes]) -> None:
+        """Turn the revealed scores into shares."""
+        draft, stakes = self._draft(task)
+        rules.tally(draft, call, stakes, round_, vectors)
+        self._keep(stakes.registry, draft)
+
+    def propose(
+        self,
+        call: Call,
+        task: Address,
+        round_: int,
+        attempt: int,
+        model_root: Digest,
+        block: Digest,
+        shares: Sequence[int] = (),
+    ) -> None:
+        """Post the next model."""
+        draft, stakes = self._draft(task)
+        rules.propose(draft, call, round_, attempt, model_root, block, shares)
+        self._keep(stakes.registry, draft)
+
+    def vote(
+        self,
+        call: Call,
+        task: Address,
+        round_: int,
+        attempt: int,
+        model_root: Digest,
+        block: Digest,
+        shares_digest: Digest,
+        attests: bool,
+    ) -> None:
+        """Attest a proposal or object to it."""
+        draft, stakes = self._draft(task)
+        rules.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
+        self._keep(stakes.registry, draft)
+
+    def note_finding(self, call: Call, task: Address, note: Digest) -> None:
+        """Seal a finding before showing it."""
+        draft, stakes = self._draft(task)
+        rules.note_finding(draft, call, note)
+        self._keep(stakes.registry, draft)
+
+    def prove(
+        self,
+        call: Call,
+        task: Address,
+        round_: int,
+        attempt: int,
+        position: int,
+        evidence: Evidence,
+        salt: Digest,
+    ) -> None:
+        """Show one wrong parameter."""
+        draft, stakes = self._draft(task)
+        rules.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
+        received = sum(
+            e.amount for e in stakes.registry.events if isinstance(e, events.Withdrawn) and e.to == task
+        )
+        self._keep(stakes.registry, draft)
+        self.balances[task] += received
+
+    def advance(self, call: Call, task: Address, round_: int) -> None:
+        """Leave a phase that is over."""
+        draft, stakes = self._draft(task)
+        rules.advance(draft, call, stakes, round_)
+        self._keep(stakes.registry, draft)
+
+    def claim(self, call: Call, task: Address, rounds: Sequence[int]) -> int:
+        """Pull what the sender earned."""
+        draft, stakes = self._draft(task)
+        amount = rules.claim(draft, call, rounds)
+        self._keep(stakes.registry, draft)
+        self.balances[task] -= amount
+        return amount
+
+    def abandon(self, call: Call, task: Address) -> None:
+        """End the task with the current round."""
+        draft, stakes = self._draft(task)
+        rules.abandon(draft, call)
+        self._keep(stakes.registry, draft)
+
+    def refund(self, call: Call, task: Address) -> int:
+        """Give the sponsor back what nobody earned."""
+        draft, stakes = self._draft(task)
+        amount = rules.refund(draft, call)
+        self._keep(stakes.registry, draft)
+        self.balances[task] -= amount
+        return amount
+
+    # Transactions
+
+    def _draft(self, task: Address) -> tuple[Task, _Stakes]:
+        draft = self.tasks[task].draft()
+        return draft, _Stakes(self.registry.draft(), draft)
+
+    def _stake_changed(self, call: Call, task: Address, registry: stake.Registry) -> None:
+        draft = self.tasks[task].draft()
+        rules.stake_changed(draft, call, _Stakes(registry, draft), call.sender)
+        self._keep(registry, draft)
+
+    def _keep(self, registry: stake.Registry, draft: Task | None = None) -> None:
+        self.log.extend((self.registry_address, event) for event in registry.events)
+        registry.events = []
+        self.registry = registry
+        if draft is not None:
+            self.log.extend((draft.address, event) for event in draft.events)
+            draft.events = []
+            self.tasks[draft.address] = draft
