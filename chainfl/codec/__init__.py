@@ -1,0 +1,1 @@
+"""Canonical values: fixed-point vectors, the Merkle tree, records and commitments."""

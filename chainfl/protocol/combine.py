@@ -1,0 +1,226 @@
+"""Combining updates with shares, exactly (docs/protocol.md, "Shares" and "Coordinate-wise rules").
+
+K updates and the head, D parameters each. Shares p_0 (the head's) to p_K are integers that sum to 2^31; per
+parameter u' = (sum p_i * u_i + 2^30) >> 31, below 2^63 and so exact in 64 bits. Coordinate-wise rules sort
+the K values of a parameter and put the shares on ranks: one formula, one proof.
+
+An input is an array of uint32 in either byte order (`codec.vector.view_bytes` makes one of canonical bytes, a
+memmap is one too), or a `Readable` that fetches slices, of which one chunk is held at a time.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfl.codec._backend import blocks, has_numba, in_parallel
+from chainfl.codec.vector import Vector
+from chainfl.errors import InputError, LengthError, SharesError
+from chainfl.protocol import _plain_columns
+from chainfl.protocol._networks import selection_network
+
+TOTAL = 1 << 31
+CHUNK = 1 << 18  # parameters read at a time: 2^20 bytes, as models are stored
+
+_GRAIN = 1 << 14
+
+
+class Readable(Protocol):
+    """A model that is read in slices, such as one that lies in a blob store."""
+
+    def __len__(self) -> int:
+        """How many parameters there are."""
+
+    def __getitem__(self, part: slice, /) -> NDArray[np.uint32]:
+        """The parameters of a slice, in native or big-endian order."""
+
+
+Input: TypeAlias = Vector | Readable
+Kept: TypeAlias = Callable[[int], range]
+
+
+def combine(
+    head: Input | None,
+    updates: Sequence[Input | None],
+    shares: Sequence[int],
+    *,
+    out: Vector | None = None,
+    threads: int | None = None,
+    chunk: int | None = None,
+) -> Vector:
+    """The model made by shares p_0 (head) and p_1..p_K (updates); what has no share is not read, may be None.
+
+    Raises:
+        SharesError: shares are negative, miscounted, or do not sum to 2^31.
+        LengthError: inputs differ in length.
+    """
+    check_shares(shares, len(updates))
+    parts = [(each, share) for each, share in zip((head, *updates), shares, strict=True) if share]
+    inputs = _present([each for each, _ in parts])
+    shares_K = np.array([share for _, share in parts], np.uint32)
+    u_D = _output(out, _common_length(inputs))
+    kernels = _kernels()
+    for where, rows in _chunks(inputs, chunk):
+        work = partial(kernels.weigh, kernels.table(rows), shares_K, u_D[where])
+        in_parallel(work, len(rows[0]), _GRAIN, threads)
+    return u_D
+
+
+def combine_ranks(
+    head: Input | None,
+    updates: Sequence[Input],
+    shares: Sequence[int],
+    *,
+    out: Vector | None = None,
+    threads: int | None = None,
+    chunk: int | None = None,
+) -> Vector:
+    """As `combine`, with p_1..p_K on the ascending ranks of each parameter (Yin et al., 2018).
+
+    Raises:
+        SharesError: shares are negative, miscounted, or do not sum to 2^31.
+        LengthError: inputs differ in length.
+    """
+    check_shares(shares, len(updates))
+    heads = 1 if shares[0] else 0
+    inputs = _present([*([head] * heads), *updates])
+    shares_K = np.array(shares[1 - heads :], np.uint32)
+    network = selection_network(len(updates), frozenset(k for k, share in enumerate(shares[1:]) if share))
+    u_D = _output(out, _common_length(inputs))
+    kernels = _kernels()
+    for where, rows in _chunks(inputs, chunk):
+        work = partial(kernels.weigh_ranks, kernels.table(rows), heads, network, shares_K, u_D[where])
+        in_parallel(work, len(rows[0]), _GRAIN, threads)
+    return u_D
+
+
+def check_shares(shares: Sequence[int], updates: int) -> None:
+    """Refuse shares that are not p_0..p_K, non-negative, with sum 2^31."""
+    if len(shares) != updates + 1:
+        raise SharesError(f"{len(shares)} shares for {updates} updates: give p_0 and one each, {updates + 1}")
+    for index, share in enumerate(shares):
+        if share < 0:
+            raise SharesError(f"share p_{index} is {share}: shares are not negative")
+    if sum(shares) != TOTAL:
+        raise SharesError(f"shares sum to {sum(shares)}, not to 2^31 = {TOTAL}")
+
+
+def spread(kept: range, amount: int, count: int | None = None) -> tuple[int, ...]:
+    """Shares of ranks 0..count-1: equal on the kept ones, the division's remainder on the lowest of them."""
+    count = kept.stop if count is None else count
+    if not kept or kept.start < 0 or kept.stop > count:
+        raise InputError(f"ranks {kept.start}..{kept.stop - 1} cannot be kept of {count}: too few updates")
+    each, rest = divmod(amount, len(kept))
+    return tuple(each * (rank in kept) + rest * (rank == kept.start) for rank in range(count))
+
+
+def rank_shares(kept: Kept, updates: int, head_share: int = 0) -> tuple[int, ...]:
+    """p_0 and the shares on ranks of a coordinate-wise rule, as `combine_ranks` takes them."""
+    return (head_share, *spread(kept(updates), TOTAL - head_share, updates))
+
+
+def middle(updates: int) -> range:
+    """The median's ranks: the middle one, or the middle two."""
+    return range((updates - 1) // 2, updates // 2 + 1)
+
+
+def trimmed(b: int) -> Kept:
+    """The trimmed mean's ranks: all but the b lowest and the b highest."""
+
+    def kept(updates: int) -> range:
+        if not 0 <= 2 * b < updates:
+            raise InputError(f"trimming b = {b} at each end needs {2 * b + 1} updates, not {updates}")
+        return range(b, updates - b)
+
+    return kept
+
+
+def squared_distances(
+    a: Input, others: Sequence[Input], *, threads: int | None = None, chunk: int | None = None
+) -> list[int]:
+    """The exact squared distance of `a` to each of the others, in units of the fixed-point step."""
+    pairs = [(0, k) for k in range(1, len(others) + 1)]
+    return _pair_distances([a, *others], pairs, threads, chunk)
+
+
+def pairwise_squared_distances(
+    updates: Sequence[Input], *, threads: int | None = None, chunk: int | None = None
+) -> list[list[int]]:
+    """The K by K exact squared distances between updates, zero on the diagonal."""
+    K = len(updates)
+    pairs = list(itertools.combinations(range(K), 2))
+    matrix = [[0] * K for _ in range(K)]
+    for (i, j), distance in zip(pairs, _pair_distances(updates, pairs, threads, chunk), strict=True):
+        matrix[i][j] = matrix[j][i] = distance
+    return matrix
+
+
+def _pair_distances(
+    inputs: Sequence[Input], pairs: list[tuple[int, int]], threads: int | None, chunk: int | None
+) -> list[int]:
+    if not pairs:
+        return []
+    kernels, pairs_P2, found = _kernels(), np.array(pairs, np.int64), list[list[int]]()
+    for _, rows in _chunks(_present(inputs), chunk):
+        work = partial(kernels.squared_distances, kernels.table(rows), pairs_P2, found)
+        in_parallel(work, len(rows[0]), _GRAIN, threads)
+    return [sum(parts) for parts in zip(*found, strict=True)] if found else [0] * len(pairs)
+
+
+def _chunks(inputs: list[Input], chunk: int | None) -> Iterator[tuple[slice, list[NDArray[np.uint32]]]]:
+    """The rows of the inputs, a chunk at a time; all at once where they can be read in place."""
+    d = _common_length(inputs)
+    if chunk is not None and chunk < 1:
+        raise InputError(f"chunk is {chunk}: give 1 or more parameters")
+    chunk = chunk or (d if all(map(_is_in_place, inputs)) else CHUNK)
+    for where in blocks(0, d, chunk):
+        yield where, [_row(each[where], where) for each in inputs]
+
+
+def _row(part: NDArray[np.uint32], where: slice) -> NDArray[np.uint32]:
+    if part.shape != (where.stop - where.start,):
+        raise LengthError(f"parameters {where.start}..{where.stop - 1} came in shape {part.shape}")
+    if part.dtype.newbyteorder("=") != np.uint32:
+        raise InputError(f"a vector holds uint32, not {part.dtype}")
+    return np.require(part, requirements=["C", "A"])
+
+
+def _is_in_place(each: Input) -> bool:
+    return isinstance(each, np.ndarray) and each.flags.c_contiguous and each.flags.aligned
+
+
+def _present(inputs: Sequence[Input | None]) -> list[Input]:
+    missing = [index for index, each in enumerate(inputs) if each is None]
+    if missing:
+        raise InputError(f"input {missing[0]} of those with a share is missing: fetch it first")
+    return [each for each in inputs if each is not None]
+
+
+def _common_length(inputs: list[Input]) -> int:
+    d = len(inputs[0])
+    for index, each in enumerate(inputs):
+        if len(each) != d:
+            raise LengthError(f"input {index} has {len(each)} parameters, the first one {d}")
+    return d
+
+
+def _output(out: Vector | None, d: int) -> Vector:
+    if out is None:
+        return np.empty(d, np.uint32)
+    if out.shape != (d,):
+        raise LengthError(f"out has shape {out.shape}: {d} parameters are to be written")
+    if out.dtype != np.uint32 or not (out.flags.c_contiguous and out.flags.aligned and out.flags.writeable):
+        raise InputError(f"out must be a writable, contiguous array of uint32, not {out.dtype}")
+    return out
+
+
+def _kernels() -> ModuleType:
+    if not has_numba():
+        return _plain_columns
+    from chainfl.protocol import _columns
+
+    return _columns
