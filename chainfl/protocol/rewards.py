@@ -27,7 +27,7 @@ def round_budget(escrow_at_creation: int, config: TaskConfig) -> Budget:
 
 
 def deviation(gaps_K: Sequence[int | None], dev_cap: int) -> int:
-    """How far a validator stands from the committee's statistic, capped; None is an included update it did not vouch for."""
+    """A validator's distance from the committee's statistic, capped; None: an included update it did not vouch for."""
     return sum(dev_cap if gap is None else min(gap, dev_cap) for gap in gaps_K) // len(gaps_K)
 
 

@@ -17,10 +17,10 @@ from chainfl.codec.commitments import (
     worker_payload,
 )
 from chainfl.codec.scores import ScoreKind, decode_scores, scores_length, vouches
+from chainfl.errors import ScoresError
 from chainfl.protocol import draw as drawing
 from chainfl.protocol import errors, events, rewards
 from chainfl.protocol import shares as sharing
-from chainfl.errors import ScoresError
 from chainfl.protocol.config import MAX_WEIGHT, needed_accounts, phase_seconds, weight_of
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Claim, Evidence, check_evidence, parts_of
@@ -31,6 +31,7 @@ ATTEMPTS = 3
 NO_SCORE = 2**128 - 1
 """The head's score where no majority gave one."""
 NOBODY = Digest(bytes(32))
+NO_ID = Id(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Tally:
     included: tuple[bool, ...]
     shares: tuple[int, ...]
     deviations: dict[Id, int]
+    head_score: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +138,14 @@ class Round:
     draw_block: int = 0
     extended: bool = False
     drawn: drawing.Drawn | None = None
+    seed: Digest = NOBODY
     expected: int = 0
     updates: dict[Id, Update] = field(default_factory=dict)
     order: tuple[Id, ...] = ()
     scores: dict[Id, Scores] = field(default_factory=dict)
     tally: Tally | None = None
-    proposers_used: int = 0
-    proposer: Id = Id(0)
+    turns: tuple[Id, ...] = ()
+    proposer: Id = NO_ID
     proposal: Proposal | None = None
     votes: dict[Id, bool] = field(default_factory=dict)
     convicted: frozenset[Id] = frozenset()
@@ -263,7 +266,7 @@ def unbonding_seconds(task: Task) -> int:
 
 
 def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
-    """Whether the account's stake must stay: a round holds it (role, update or election), or the draw still counts it."""
+    """Whether the account's stake must stay: a round holds it (role, update, election), or the draw counts it."""
     account, round_ = task.accounts.get(address), task.round
     if account is None or round_.phase is Phase.ENDED:
         return False
@@ -298,7 +301,7 @@ def draw(task: Task, call: Call, block_hash: Digest | None) -> None:
     roles = drawing.draw_roles(
         seed, weights, config.committee_size, config.max_updates, task.elected if elects else None, elects
     )
-    round_.drawn, task.elected = roles, None
+    round_.drawn, round_.seed, task.elected = roles, seed, None
     round_.expected = _expected_updates(task, roles)
     workers = roles.workers or ()
     task.events.append(
@@ -390,7 +393,7 @@ def reveal_scores(task: Task, call: Call, round_number: int, scores: bytes, salt
 
 
 def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Sequence[bytes]) -> None:
-    """Turn every revealed score vector (given in committee order) into inclusion, shares and, if elected, the next committee."""
+    """Turn all revealed scores, given in committee order, into inclusion, shares and perhaps the next committee."""
     round_, config = task.round, task.config
     _expect_round(task, round_number)
     _expect(task, Phase.TALLY)
@@ -404,30 +407,48 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
         if id_ in round_.scores and id_ not in revealed:
             _punish(task, stakes, id_, Slash.NO_REVEAL)
     _pay_caller(task, call)
-    if len(revealed) < sharing.majority(config.committee_size):
-        round_.tally = Tally((True,) * len(round_.order), (), dict.fromkeys(revealed, 0))
-        task.events.append(events.Tallied(round_number, (), (), (), NO_SCORE))
-        _void(task, call)
-        return
-
-    decoded = {id_: _decoded(task, vector) for id_, vector in zip(revealed, vectors, strict=True)}
-    _form_shares(task, decoded)
-    head_score = _head_score([scores[0] for scores in decoded.values()], config)
+    task.elected = decide(task)
     tallied = round_.tally
     assert tallied is not None
+    included = tallied.included if has_quorum(task) else ()
     task.events.append(
-        events.Tallied(round_number, tallied.included, tallied.shares, task.elected or (), head_score)
+        events.Tallied(round_number, included, tallied.shares, task.elected or (), tallied.head_score)
     )
-    reached = config.target > 0 and head_score <= config.target
+    reached = is_target_reached(config, tallied.head_score)
     task.ending = task.ending or reached
-    if reached or sum(tallied.included) < config.min_updates:
+    if reached or sum(included) < config.min_updates:
         _void(task, call)
     else:
         _next_proposer(task, call)
 
 
-def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> None:
-    """Inclusion, statistic, shares, deviations, election: what `tally` decides, from scores that are numbers or None."""
+def has_quorum(task: Task) -> bool:
+    """Whether a majority of the committee revealed its scores."""
+    revealed = sum(scores.revealed is not None for scores in task.round.scores.values())
+    return revealed >= sharing.majority(task.config.committee_size)
+
+
+def is_target_reached(config: TaskConfig, head_score: int) -> bool:
+    """Whether the committee's loss of the head is low enough to end the task."""
+    return config.target > 0 and head_score <= config.target
+
+
+def decide(task: Task) -> tuple[Id, ...] | None:
+    """Inclusion, shares and deviations from all revealed scores; answers the committee they elect, if any.
+
+    Without a majority of reveals nothing is judged: every revealed update counts for pay, and no shares are formed.
+    """
+    round_ = task.round
+    shown = [(id_, _revealed(round_, id_)) for id_ in round_.committee]
+    decoded = {id_: _decoded(task, scores) for id_, scores in shown if scores is not None}
+    if not has_quorum(task):
+        round_.tally = Tally((True,) * len(round_.order), (), dict.fromkeys(decoded, 0), NO_SCORE)
+        return None
+    return _form_shares(task, decoded)
+
+
+def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> tuple[Id, ...] | None:
+    """What a majority decides, from scores that are numbers or None."""
     round_, config = task.round, task.config
     count = len(round_.order)
     columns = [[scores[1 + i] for scores in decoded.values()] for i in range(count)]
@@ -444,6 +465,7 @@ def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> None:
         for i in kept
     ]
     shares: tuple[int, ...] = ()
+    elected = None
     if len(kept) >= config.min_updates and not config.rule.is_attested:
         samples = [round_.updates[round_.order[i]].samples for i in kept]
         formed = sharing.shares_of(statistics, samples, config)
@@ -459,7 +481,9 @@ def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> None:
             for i, statistic in zip(kept, statistics, strict=True)
         ]
         deviations[id_] = rewards.deviation(gaps, config.dev_cap) if gaps else 0
-    round_.tally = Tally(tuple(included), shares, deviations)
+    head_score = _head_score([scores[0] for scores in decoded.values()], config)
+    round_.tally = Tally(tuple(included), shares, deviations, head_score)
+    return elected
 
 
 def score_kind(rule: Rule) -> ScoreKind:
@@ -647,10 +671,15 @@ def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
         _expect_over(task, call)
     for id_ in hidden:
         _punish(task, stakes, id_, Slash.NO_REVEAL)
-    shown = [id_ for id_ in sorted(round_.updates) if id_ not in hidden]
-    round_.order = tuple(id_ for id_ in shown if id_ not in round_.committee)
+    set_order(round_)
     _pay_caller(task, call)
     _enter(task, call, Phase.SCORE)
+
+
+def set_order(round_: Round) -> None:
+    """Give the revealed updates their index: by enrolment id, the committee's own left out."""
+    shown = (id_ for id_, update in sorted(round_.updates.items()) if update.root is not None)
+    round_.order = tuple(id_ for id_ in shown if id_ not in round_.committee)
 
 
 def _leave_score(task: Task, call: Call, stakes: Stakes) -> None:
@@ -692,22 +721,26 @@ def _leave_challenge(task: Task, call: Call, stakes: Stakes) -> None:
 def _next_proposer(task: Task, call: Call) -> None:
     """Hand the turn to the next in line who was not convicted; nobody left, or nobody left to vote: Void."""
     round_ = task.round
-    assert round_.drawn is not None
-    line = round_.drawn.proposers
-    while round_.proposers_used < len(line) and line[round_.proposers_used] in round_.convicted:
-        round_.proposers_used += 1
-    if round_.attempt == ATTEMPTS or round_.proposers_used == len(line):
+    line = _line(round_)
+    if round_.attempt < ATTEMPTS and line and _voters(round_, line[0]):
+        hand_over(round_)
+        _enter(task, call, Phase.PROPOSE)
+    else:
         _void(task, call)
-        return
-    proposer = line[round_.proposers_used]
-    if not _voters(round_, proposer):
-        _void(task, call)
-        return
-    round_.proposers_used += 1
+
+
+def hand_over(round_: Round) -> None:
+    """The next attempt: the first in line proposes, and nothing stands yet."""
+    line = _line(round_)
     round_.attempt += 1
-    round_.proposer, round_.proposal = proposer, None
+    round_.proposer, round_.proposal, round_.turns = line[0], None, (*round_.turns, line[0])
     round_.votes.clear()
-    _enter(task, call, Phase.PROPOSE)
+
+
+def _line(round_: Round) -> list[Id]:
+    """Who may still propose, in order: those who had no turn yet and were not convicted."""
+    proposers = round_.drawn.proposers if round_.drawn else ()
+    return [id_ for id_ in proposers if id_ not in round_.turns and id_ not in round_.convicted]
 
 
 def _void(task: Task, call: Call) -> None:
@@ -723,14 +756,21 @@ def _end_round(task: Task, call: Call, outcome: Outcome) -> None:
     task.events.append(
         events.RoundEnded(round_.number, round_.attempt, outcome, task.head_root, task.head_block, *paid)
     )
-    if task.ending or round_.number == task.config.rounds:
+    if begin_next(task):
+        _open_if_enough(task, call)
+    else:
         _end_task(task)
-        return
-    next_number = round_.number + 1
-    if (next_number - 1) % task.config.redraw_every == 0:
+
+
+def begin_next(task: Task) -> bool:
+    """Start the next round, unless this was the last; an elected committee serves until the next redraw."""
+    number = task.round.number
+    if task.ending or number == task.config.rounds:
+        return False
+    if number % task.config.redraw_every == 0:
         task.elected = None
-    task.round = Round(next_number)
-    _open_if_enough(task, call)
+    task.round = Round(number + 1)
+    return True
 
 
 def _end_task(task: Task) -> None:
@@ -748,7 +788,7 @@ def _settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     if tallied is None:
         return 0, 0, 0
     budget = rewards.round_budget(task.funded, config)
-    task.pays[round_.number] = pay = _worker_pay(task, tallied, outcome)
+    task.pays[round_.number] = pay = worker_pay(task, tallied, outcome)
     workers = sum(budget.workers * part // pay.whole for part in pay.workers.values())
 
     committee = 0
@@ -763,8 +803,8 @@ def _settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     return workers, committee, miner
 
 
-def _worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
-    """By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted."""
+def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
+    """By shares where the rule gives them to updates, else equal parts over the included; the convicted get nothing."""
     round_ = task.round
     posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
     shares = posted or tallied.shares

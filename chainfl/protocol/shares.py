@@ -1,6 +1,6 @@
 """From revealed scores to shares: inclusion, committee statistic, softmax, selection (docs/protocol.md 6, 7).
 
-C validators of the committee, R revealed updates, K included ones. Everything is a Python integer and mirrors the contract.
+C validators of the committee, R revealed updates, K included ones. All are Python integers and mirror the contract.
 """
 
 from collections.abc import Sequence
@@ -154,7 +154,7 @@ def check_attested(shares: Sequence[int], included_R: Sequence[bool], config: Ta
 
 
 def krum(distances_KK: Sequence[Sequence[int]], tolerated: int, selected: int) -> list[bool]:
-    """Blanchard's choice: the `selected` updates with the least sum of their K-f-2 smallest squared distances to others."""
+    """Blanchard's choice: the updates with the least sum of their K-f-2 smallest squared distances to others."""
     count = len(distances_KK)
     sums = []
     for i, row in enumerate(distances_KK):

@@ -1,4 +1,4 @@
-"""The stake registry: free, bonded to a task, or unbonding from it (docs/protocol.md section 3). `StakeRegistry` in Python."""
+"""The stake registry: free, bonded to a task, or unbonding from it (docs/protocol.md 3). `StakeRegistry` in Python."""
 
 from dataclasses import dataclass, field, replace
 

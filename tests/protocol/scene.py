@@ -12,6 +12,7 @@ from chainfl.codec.vector import Vector
 from chainfl.protocol import round as rules
 from chainfl.protocol.combine import combine, combine_ranks
 from chainfl.protocol.config import Floors
+from chainfl.protocol.proof import gather
 from chainfl.protocol.round import Call, Task
 from chainfl.protocol.world import World
 from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, Statistic, TaskConfig
@@ -247,8 +248,20 @@ class Scene:
         round_ = self.task.round
         assert round_.proposal is not None
         named = (round_.proposal.model_root, round_.proposal.block, round_.proposal.shares_digest)
-        self.world.vote(
-            self.call(sender), self.task_address, self.number, round_.attempt, *named, attests
+        self.world.vote(self.call(sender), self.task_address, self.number, round_.attempt, *named, attests)
+
+    def prove(self, sender: Address, position: int, salt: Digest = SALT) -> None:
+        """Show that the standing proposal lies at a position."""
+        claim = rules.claim_of(self.task)
+        evidence = gather(claim, position, lambda root, leaf: merkle.prove(self.models[root], leaf))
+        self.world.prove(
+            self.call(sender),
+            self.task_address,
+            self.number,
+            self.task.round.attempt,
+            position,
+            evidence,
+            salt,
         )
 
     def voters(self) -> list[Address]:
