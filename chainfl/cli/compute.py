@@ -1,8 +1,158 @@
-"""`chainfl compute`: the canonical values, from numbers on stdin."""
+"""`chainfl compute`: the canonical values from numbers of your own, to check ours with."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 import click
 
+from chainfl.cli.inputs import (
+    Json,
+    from_dag_json,
+    integer,
+    integers,
+    items,
+    octets,
+    only,
+    read_object,
+    read_vector,
+)
+from chainfl.cli.output import Answer, finish, json_option
+from chainfl.codec import cbor, merkle, vector
+from chainfl.codec.cid import Cid, Codec
+from chainfl.errors import InputError
+from chainfl.protocol.combine import TOTAL
+from chainfl.protocol.combine import combine as combine_by_updates
+from chainfl.protocol.combine import combine_ranks as combine_by_ranks
+from chainfl.report import Report, report
 
-@click.group()
+Compute = Callable[[dict[str, Json]], Mapping[str, Any]]
+
+_CODECS = {"raw": Codec.RAW, "dag-cbor": Codec.DAG_CBOR}
+
+
+@click.group(short_help="Compute canonical values from your own numbers.")
 def compute() -> None:
-    """Compute canonical values from your own numbers."""
+    """Compute canonical values from your own numbers.
+
+    Each reads one JSON object from FILE or stdin. Bytes are hexadecimal text, integers may be text too.
+    """
+
+
+def computation(function: Compute) -> Compute:
+    """Make a command of a pure function from JSON to named results; its docstring is the help."""
+    example = (function.__doc__ or "").rpartition("Example: ")[2].strip()
+    description = (function.__doc__ or "").rpartition("Example: ")[0].strip()
+
+    @compute.command(
+        function.__name__,
+        help=description,
+        short_help=description.splitlines()[0],
+        epilog=f"Example: {example}",
+    )
+    @click.argument("file", type=click.File("rb"), default="-")
+    @json_option
+    @click.pass_obj
+    def command(answer: Answer, file: BinaryIO, as_json: bool) -> int:
+        metrics = function(read_object(file))
+        done = report(f"compute-{function.__name__}", metrics, seconds=answer.seconds)
+        return finish(done, as_json, _show)
+
+    return function
+
+
+@computation
+def root(given: dict[str, Json]) -> Mapping[str, Any]:
+    """The Merkle root of a model vector, and the proof of one leaf.
+
+    Give the vector as "values" (floats, with the scale "s", default 20), as "w" (fixed-point integers), as
+    "u" (biased integers) or as its canonical "bytes"; and, where a proof is wanted, the index of its "leaf".
+
+    Example: echo '{"values": [0.5, -0.25], "s": 20, "leaf": 0}' | chainfl compute root --json
+    """
+    only(given, ("values", "s", "w", "u", "bytes", "leaf"), "input")
+    u_D = read_vector({key: value for key, value in given.items() if key != "leaf"}, "input")
+    tree = merkle.build(u_D)
+    found = {"d": u_D.size, "depth": tree.depth, "root": _hex(tree.root), "u": u_D.tolist()}
+    if "leaf" not in given:
+        return found
+    proof = merkle.prove(tree, integer(given["leaf"], "input.leaf", 0, 2**tree.depth - 1))
+    return found | {
+        "proof": {
+            "index": proof.index,
+            "leaf": _hex(proof.leaf),
+            "siblings": [_hex(each) for each in proof.siblings],
+        }
+    }
+
+
+@computation
+def combine(given: dict[str, Json]) -> Mapping[str, Any]:
+    """The model that shares make of the head and the updates, and its root.
+
+    "shares" are p_0 (the head's) to p_K with sum 2^31; "by" is "updates" (default) or "ranks". A vector is an
+    array of u, canonical bytes, or an object as `compute root` takes it. No "head" is needed when p_0 is 0.
+
+    Example: echo '{"updates": [[2147483648], [2147483650]], "shares": [0, 1073741824, 1073741824]}' |
+    chainfl compute combine --json
+    """
+    only(given, ("head", "updates", "shares", "by"), "input")
+    by = given.get("by", "updates")
+    if by not in ("updates", "ranks"):
+        raise InputError(f'input.by: expected "updates" or "ranks", found {by!r:.80}')
+    head = None if given.get("head") is None else read_vector(given["head"], "input.head")
+    updates = [
+        read_vector(each, f"input.updates[{at}]")
+        for at, each in enumerate(items(given.get("updates"), "input.updates"))
+    ]
+    shares = integers(given.get("shares"), "input.shares", 0, TOTAL)
+    u_D = (combine_by_updates if by == "updates" else combine_by_ranks)(head, updates, shares)
+    return {
+        "d": u_D.size,
+        "u": u_D.tolist(),
+        "bytes": _hex(vector.to_bytes(u_D)),
+        "root": _hex(merkle.root(u_D)),
+    }
+
+
+@computation
+def cid(given: dict[str, Json]) -> Mapping[str, Any]:
+    """The CIDv1 of bytes or of a record, as IPFS names it.
+
+    Give "bytes" with the "codec" "raw" (default) or "dag-cbor" (then they must be canonical), or a "record"
+    written as DAG-JSON, which is encoded first.
+
+    Example: echo '{"bytes": "0x68656c6c6f"}' | chainfl compute cid --json
+    """
+    only(given, ("bytes", "codec", "record"), "input")
+    if ("bytes" in given) == ("record" in given):
+        raise InputError('input: give either "bytes" or "record"')
+    codec = _codec(given)
+    if "record" in given:
+        data = cbor.encode(from_dag_json(given["record"], "input.record"))
+    else:
+        data = octets(given["bytes"], "input.bytes")
+    if codec is Codec.DAG_CBOR:
+        cbor.decode(data)
+    name = Cid.of(data, codec)
+    return {"cid": str(name), "digest": _hex(name.digest), "codec": _name(codec), "bytes": _hex(data)}
+
+
+def _codec(given: Mapping[str, Json]) -> Codec:
+    text = given.get("codec", "dag-cbor" if "record" in given else "raw")
+    codec = _CODECS.get(text) if isinstance(text, str) else None
+    if codec is None or ("record" in given and codec is not Codec.DAG_CBOR):
+        raise InputError(f'input.codec: expected "raw" (bytes) or "dag-cbor", found {text!r:.80}')
+    return codec
+
+
+def _name(codec: Codec) -> str:
+    return next(name for name, each in _CODECS.items() if each is codec)
+
+
+def _show(done: Report) -> None:
+    for name, value in done.metrics.items():
+        click.echo(f"{name:8}{value}")
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
