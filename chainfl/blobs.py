@@ -1,0 +1,137 @@
+"""Models and records in and out of any BlobStore: stored under the name of their content, checked when read.
+
+A model is its canonical bytes in raw chunks of 2^20 bytes and a node that lists them. `name_model` gives the
+node and its CID before anything is stored, for a worker commits to both while its bytes are still secret.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from numpy import uint32
+from numpy.typing import NDArray
+
+from chainfl.codec import cbor, merkle, vector
+from chainfl.codec.cid import Cid, Codec
+from chainfl.codec.records import CHUNK_BYTES, Layout, ModelNode, Record, chunk_sizes
+from chainfl.errors import InputError, ModelMismatchError, RecordError
+from chainfl.ports import BlobStore
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+Vector = NDArray[uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model ready to be stored: its node, the node's CID, and its canonical bytes."""
+
+    cid: Cid
+    node: ModelNode
+    data: bytes
+
+
+def name_model(u_D: Vector, s: int, layout: Layout, root: bytes | None = None) -> NamedModel:
+    """The node and CID of a vector, without storing it; a root that is already known is not computed again.
+
+    Raises:
+        InputError: the vector has another length than the layout.
+    """
+    if len(u_D) != layout.d:
+        raise InputError(f"model: the vector has {len(u_D)} parameters, its layout {layout.d}")
+    data = vector.to_bytes(u_D)
+    if root is None:
+        root = merkle.root_from_bytes(data, layout.d)
+    chunks = tuple(Cid.of(chunk, Codec.RAW) for chunk in _chunks(data))
+    node = ModelNode(s, layout.d, root, layout, chunks)
+    return NamedModel(node.cid, node, data)
+
+
+def put_model(store: BlobStore, model: NamedModel) -> Cid:
+    """Store a model's chunks, then its node: whoever finds the node finds the rest."""
+    for expected, cid in zip(
+        model.node.chunks,
+        store.put_many((chunk, Codec.RAW) for chunk in _chunks(model.data)),
+        strict=True,
+    ):
+        if cid != expected:
+            raise ModelMismatchError(f"model {model.cid}: a chunk was stored as {cid}, not {expected}")
+    return put_record(store, model.node)
+
+
+def get_model_node(
+    store: BlobStore, cid: Cid, d: int, *, s: int | None = None, root: bytes | None = None
+) -> ModelNode:
+    """A model's node, if it is the one that the task and the ledger promise.
+
+    Raises:
+        ModelMismatchError: another length, scale or root; nothing more is fetched then.
+    """
+    node = get_record(store, cid, ModelNode)
+    for what, expected, found in (("d", d, node.d), ("s", s, node.s), ("root", root, node.root)):
+        if expected is not None and expected != found:
+            raise ModelMismatchError(f"model {cid}: {what} is {_show(found)}, expected {_show(expected)}")
+    return node
+
+
+def get_model(
+    store: BlobStore,
+    cid: Cid,
+    d: int,
+    *,
+    s: int | None = None,
+    root: bytes | None = None,
+    pin: bool = False,
+) -> Vector:
+    """The vector behind a model node, its root rebuilt from the bytes.
+
+    With `pin` the store first fetches and keeps the whole model: an IPFS daemon does that several times
+    faster than chunk by chunk, and whoever vouches for a model has to serve it anyway.
+
+    Raises:
+        StoreError: a part cannot be had now.
+        VerificationError: a part is wrong, too large, or the whole is not the promised model.
+    """
+    node = get_model_node(store, cid, d, s=s, root=root)
+    if pin:
+        store.pin(cid)
+    data = bytearray(4 * d)
+    at = 0
+    for size, chunk in zip(chunk_sizes(d), store.get_many(node.chunks, CHUNK_BYTES), strict=True):
+        if len(chunk) != size:
+            raise ModelMismatchError(f"model {cid}: a chunk has {len(chunk)} bytes, expected {size}")
+        data[at : at + size] = chunk
+        at += size
+    found = merkle.root_from_bytes(data, d)
+    if found != node.root:
+        raise ModelMismatchError(
+            f"model {cid}: its bytes have root {found.hex()}, its node says {node.root.hex()}"
+        )
+    return vector.from_bytes(data, d)
+
+
+def put_record(store: BlobStore, record: Record) -> Cid:
+    """Store a record under its name."""
+    return store.put(record.encode(), Codec.DAG_CBOR)
+
+
+def get_record(store: BlobStore, cid: Cid, kind: type[AnyRecord]) -> AnyRecord:
+    """The record of this kind behind a CID.
+
+    Raises:
+        RecordError: what is there is not such a record; names the CID and the path of the field.
+    """
+    if cid.codec is not Codec.DAG_CBOR:
+        raise RecordError(f"{cid} names raw bytes, not a {kind.__name__}")
+    try:
+        return kind.decode(store.get(cid, cbor.MAX_BYTES))
+    except RecordError as error:
+        raise RecordError(f"{cid}: {error}") from error
+
+
+def _chunks(data: bytes) -> Iterator[memoryview]:
+    view = memoryview(data)
+    return (view[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES))
+
+
+def _show(value: int | bytes) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

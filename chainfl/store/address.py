@@ -1,0 +1,77 @@
+"""Where a store is, as one word: `dir:PATH`, `ipfs:MULTIADDR`, or the URL of an IPFS daemon's RPC."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from urllib.parse import urlsplit
+
+from chainfl.errors import InputError
+from chainfl.store.directory import DirectoryStore
+from chainfl.store.ipfs import Endpoint, IpfsSettings, IpfsStore
+
+DEFAULT_PORT = 5001
+FORMS = "dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001"
+
+
+def open_store(address: str, settings: IpfsSettings | None = None) -> DirectoryStore | IpfsStore:
+    """The store at this address; an IPFS daemon is first asked when it is first used.
+
+    Raises:
+        InputError: the address has none of the known forms.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme == "dir" and rest:
+        return DirectoryStore(rest)
+    if scheme == "ipfs":
+        return IpfsStore(parse_multiaddr(rest), settings)
+    if scheme in ("http", "https"):
+        return IpfsStore(parse_url(address), settings)
+    raise InputError(f"store address {address!r:.200}: expected {FORMS}")
+
+
+_HOSTS: dict[str, Callable[[str], object]] = {
+    "ip4": IPv4Address,
+    "ip6": IPv6Address,
+    "dns": str,
+    "dns4": str,
+    "dns6": str,
+}
+
+
+def parse_multiaddr(text: str) -> Endpoint:
+    """The endpoint of `/ip4|ip6|dns…/HOST/tcp/PORT`, with `/http` or `/https` after it or not."""
+    match text.removeprefix("/").split("/"):
+        case [kind, host, "tcp", port, *tail] if (
+            kind in _HOSTS and host and tail in ([], ["http"], ["https"])
+        ):
+            with suppress(AddressValueError):
+                _HOSTS[kind](host)
+                return Endpoint(host, _port(text, port), tail == ["https"])
+    raise InputError(f"store address {text!r:.200}: expected a multiaddr such as /ip4/127.0.0.1/tcp/5001")
+
+
+def parse_url(text: str) -> Endpoint:
+    """The endpoint of `http://HOST:PORT`; a path, user or password has no place in it."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port or 0 if ":" in parts.netloc.rpartition("]")[2] else DEFAULT_PORT
+    except ValueError as error:
+        raise InputError("store address: expected a URL such as http://127.0.0.1:5001") from error
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            "store address: a user or password does not belong in it; use a local daemon or a tunnel"
+        )
+    if (
+        not parts.hostname
+        or parts.path not in ("", "/", "/api/v0", "/api/v0/")
+        or parts.query
+        or parts.fragment
+    ):
+        raise InputError(f"store address {text!r:.200}: expected a URL such as http://127.0.0.1:5001")
+    return Endpoint(parts.hostname, _port(text, str(port)), parts.scheme == "https")
+
+
+def _port(text: str, port: str) -> int:
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise InputError(f"store address {text!r:.200}: port {port!r:.20} is not within 1 … 65535")
+    return int(port)

@@ -1,0 +1,303 @@
+"""Blobs behind the RPC of an IPFS daemon (Kubo, or any other with `/api/v0`).
+
+The daemon is not trusted: what it returns is checked against name and size, every call has a time limit that
+also holds when bytes trickle in, and a call that never arrived is tried again with growing pauses. All calls
+may be repeated without harm, for names follow from content. docs/adr/0003-ipfs-client.md says why this speaks
+HTTP itself.
+"""
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from queue import Empty, LifoQueue
+from typing import Any
+from urllib.parse import urlencode
+
+from chainfl.codec.cid import Cid, Codec, Octets
+from chainfl.errors import (
+    BlobNotFoundError,
+    BlobTooLargeError,
+    CidError,
+    StoreError,
+    StoreFullError,
+    StoreTimeoutError,
+    WrongBytesError,
+)
+from chainfl.store._window import in_order
+
+MAX_ANSWER_BYTES = 1 << 16
+
+_READ_BYTES = 1 << 18
+_FORMATS = {Codec.RAW: "raw", Codec.DAG_CBOR: "dag-cbor"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a daemon's RPC listens."""
+
+    host: str
+    port: int
+    tls: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class IpfsSettings:
+    """Time limits in seconds, how often a call that never arrived is tried, how many run side by side."""
+
+    call_seconds: float = 30.0
+    fetch_seconds: float = 30.0
+    pin_seconds: float = 300.0
+    look_seconds: float = 1.0
+    tries: int = 4
+    first_pause: float = 0.1
+    side_by_side: int = 8
+
+
+class IpfsStore:
+    """A BlobStore behind one daemon."""
+
+    def __init__(self, endpoint: Endpoint, settings: IpfsSettings | None = None) -> None:
+        self._endpoint = endpoint
+        self._settings = settings or IpfsSettings()
+        self._idle: LifoQueue[HTTPConnection] = LifoQueue()
+        self._boundary = secrets.token_hex(16)
+
+    def __repr__(self) -> str:
+        return f"IpfsStore({str(self._endpoint)!r})"
+
+    def close(self) -> None:
+        """Close idle connections; the store can be used again."""
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()
+
+    def put(self, data: Octets, codec: Codec) -> Cid:
+        """Hand these bytes to the daemon, and check that it gives them our name.
+
+        `format` without `cid-codec` is what both Kubo and js-ipfs understand.
+        """
+        cid = Cid.of(data, codec)
+        answer = self._ask("block/put", self._form(data), format=_FORMATS[codec], mhtype="sha2-256")
+        if answer.get("Key") != str(cid):
+            raise WrongBytesError(f"{self._endpoint} named a block {answer.get('Key')!r:.80} that is {cid}")
+        return cid
+
+    def put_many(self, blobs: Iterable[tuple[Octets, Codec]]) -> Iterator[Cid]:
+        """Put side by side; names come in the order given."""
+        return in_order(lambda blob: self.put(*blob), blobs, self._settings.side_by_side)
+
+    def get(self, cid: Cid, max_bytes: int) -> bytes:
+        """The bytes of this name, checked, from the daemon or whoever it is connected to.
+
+        Raises:
+            BlobNotFoundError: not found within `fetch_seconds`.
+            BlobTooLargeError, WrongBytesError: the daemon sent something else.
+        """
+        seconds = self._settings.fetch_seconds
+        try:
+            data = self._call("block/get", seconds, max_bytes, arg=str(cid), timeout=_duration(seconds))
+        except _TooLongError:
+            raise BlobTooLargeError(f"{cid} is larger than the {max_bytes} bytes allowed") from None
+        except _RefusedError as error:
+            raise BlobNotFoundError(f"{cid} was not found by {self._endpoint}: {error}") from error
+        if not cid.matches(data):
+            raise WrongBytesError(
+                f"{self._endpoint} sent {len(data)} bytes for {cid} that hash to another name"
+            )
+        return data
+
+    def get_many(self, cids: Iterable[Cid], max_bytes: int) -> Iterator[bytes]:
+        """Get side by side; bytes come in the order asked."""
+        return in_order(partial(self.get, max_bytes=max_bytes), cids, self._settings.side_by_side)
+
+    def has(self, cid: Cid) -> bool:
+        """Whether the daemon itself has the bytes; one that cannot look offline is given `look_seconds`."""
+        seconds = self._settings.look_seconds
+        try:
+            self._ask("block/stat", seconds=seconds, arg=str(cid), offline="true", timeout=_duration(seconds))
+        except _RefusedError:
+            return False
+        return True
+
+    def pin(self, cid: Cid) -> None:
+        """Have the daemon fetch this and all it links to (much faster than block by block) and keep it.
+
+        Raises:
+            BlobNotFoundError: a part was not found within `pin_seconds`.
+        """
+        seconds = self._settings.pin_seconds
+        try:
+            self._ask("pin/add", seconds=seconds, arg=str(cid), recursive="true", timeout=_duration(seconds))
+        except _RefusedError as error:
+            raise BlobNotFoundError(f"{cid} could not be pinned by {self._endpoint}: {error}") from error
+
+    def unpin(self, cid: Cid) -> None:
+        """Let go of a pin; one that is not there is no error."""
+        try:
+            self._ask("pin/rm", arg=str(cid), recursive="true")
+        except _RefusedError as error:
+            if "not pinned" not in str(error):
+                raise
+
+    def pins(self) -> list[Cid]:
+        """What is pinned with all it links to, sorted; names of another kind than ours are left out."""
+        answer = self._ask("pin/ls", most=1 << 26, type="recursive")
+        keys = answer.get("Keys")
+        return sorted(_ours(keys)) if isinstance(keys, dict) else []
+
+    def _ask(
+        self,
+        command: str,
+        body: bytes = b"",
+        seconds: float | None = None,
+        most: int = MAX_ANSWER_BYTES,
+        **query: str,
+    ) -> dict[str, Any]:
+        """A call that answers with one JSON object."""
+        seconds = self._settings.call_seconds if seconds is None else seconds
+        try:
+            answer = json.loads(self._call(command, seconds, most, body, **query) or b"{}")
+        except (_TooLongError, ValueError, RecursionError) as error:
+            raise StoreError(f"{self._endpoint} answered {command} with something else than JSON") from error
+        if not isinstance(answer, dict):
+            raise StoreError(f"{self._endpoint} answered {command} with something else than a JSON object")
+        return answer
+
+    def _call(self, command: str, seconds: float, most: int, body: bytes = b"", **query: str) -> bytes:
+        """One RPC, tried again while the daemon cannot be reached and time is left."""
+        deadline = time.monotonic() + seconds + self._settings.look_seconds
+        pause = self._settings.first_pause
+        for left in reversed(range(self._settings.tries)):
+            try:
+                return self._once(f"/api/v0/{command}?{urlencode(query)}", deadline, most, body)
+            except TimeoutError as error:
+                raise StoreTimeoutError(
+                    f"{self._endpoint} did not answer {command} in {seconds:g} s"
+                ) from error
+            except (OSError, HTTPException) as error:
+                self.close()  # idle connections to a daemon that went away are dead too
+                if not left or time.monotonic() + pause >= deadline:
+                    reason = str(error) or type(error).__name__
+                    raise StoreError(
+                        f"{self._endpoint} cannot be reached: {reason}; is the daemon running?"
+                    ) from error
+                time.sleep(pause)
+                pause *= 2
+        raise StoreError(f"{self._endpoint}: no tries allowed; set tries to 1 or more")
+
+    def _once(self, path: str, deadline: float, most: int, body: bytes) -> bytes:
+        with self._connection() as connection, _until(deadline, connection):
+            headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _refusal(response)
+            return _read(response, most)
+
+    @contextmanager
+    def _connection(self) -> Iterator[HTTPConnection]:
+        """A connection of our own for one call; it is used again only when the answer was read to its end."""
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            kind = HTTPSConnection if self._endpoint.tls else HTTPConnection
+            connection = kind(self._endpoint.host, self._endpoint.port)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.put(connection)
+
+    def _form(self, data: Octets) -> bytes:
+        head = (
+            f"--{self._boundary}\r\n"
+            'Content-Disposition: form-data; name="data"; filename="block"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        )
+        return b"".join((head.encode(), data, f"\r\n--{self._boundary}--\r\n".encode()))
+
+
+class _TooLongError(Exception):
+    """An answer has more bytes than are wanted."""
+
+
+class _RefusedError(StoreError):
+    """The daemon understood and said no."""
+
+
+@contextmanager
+def _until(deadline: float, connection: HTTPConnection) -> Iterator[None]:
+    """Cut the connection at the deadline: a limit on each read alone would let bytes trickle for ever."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    is_over = threading.Event()
+
+    def cut() -> None:
+        is_over.set()
+        sock = connection.sock
+        with suppress(OSError, AttributeError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    connection.timeout = left
+    if connection.sock is not None:
+        connection.sock.settimeout(left)
+    timer = threading.Timer(left, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if is_over.is_set():
+            raise TimeoutError from error
+        raise
+    finally:
+        timer.cancel()
+    if is_over.is_set():  # a cut can look like the end of the answer
+        raise TimeoutError
+
+
+def _read(response: HTTPResponse, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read(min(_READ_BYTES, most + 1 - size)):
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise _TooLongError
+    if response.length:
+        raise IncompleteRead(b"", response.length)
+    return b"".join(parts)
+
+
+def _refusal(response: HTTPResponse) -> StoreError:
+    """The daemon's own words, in one line."""
+    text = response.read(MAX_ANSWER_BYTES).decode(errors="replace")
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
+        text = str(json.loads(text)["Message"])
+    line = " ".join(text.split())[:200] or response.reason
+    if "no space left" in line.lower():
+        return StoreFullError(f"the IPFS daemon has no room left: {line}")
+    return _RefusedError(f"{line} (HTTP {response.status})")
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+def _ours(keys: Iterable[str]) -> Iterator[Cid]:
+    for key in keys:
+        with suppress(CidError):
+            yield Cid.parse(key)
