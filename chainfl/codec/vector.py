@@ -126,9 +126,10 @@ def _as_floats(x: ArrayLike) -> Floats:
     x_D = np.asarray(x)
     if x_D.ndim != 1:
         raise InputError(f"values have shape {x_D.shape}: flatten them to one dimension")
-    if x_D.dtype not in (np.float32, np.float64):
-        raise InputError(f"values are {x_D.dtype}: give float32 or float64")
-    return np.require(x_D, x_D.dtype.newbyteorder("="), ["C", "A"])
+    kind = x_D.dtype.newbyteorder("=")
+    if kind not in (np.float32, np.float64):
+        raise InputError(f"values are {kind}: give float32 or float64")
+    return np.require(x_D, kind, ["C", "A"])
 
 
 def _output(out: NDArray[Any] | None, d: int, kind: np.dtype[Any]) -> NDArray[Any]:
