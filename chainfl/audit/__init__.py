@@ -1,1 +1,1 @@
-"""Redo a round from ledger and blobs alone, compare, and build fraud proofs."""
+"""Redo a round from ledger and blobs alone, compare, and build the proof of a lie."""

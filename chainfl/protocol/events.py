@@ -108,6 +108,7 @@ class UpdateRevealed(Event):
     root: Digest
     cid: Digest
     samples: int
+    salt: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class ScoresRevealed(Event):
     round: int
     id: Id
     scores: bytes
+    salt: Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,7 @@ def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
         task.pays[event.round] = rules.worker_pay(task, task.round.tally, event.outcome)
     if event.outcome is Outcome.VOID:
         task.elected = None
+    rules.remember(task, event.outcome)
     rules.begin_next(task)
 
 

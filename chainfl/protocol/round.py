@@ -10,7 +10,6 @@ from typing import Protocol
 
 from chainfl.codec.commitments import (
     commitment,
-    draw_seed,
     finder_note,
     keccak256,
     validator_payload,
@@ -175,6 +174,8 @@ class Task:
     round: Round
     head_root: Digest
     head_block: Digest = NOBODY
+    head_votes: tuple[tuple[Id, bool], ...] = ()
+    voids: tuple[int, ...] = ()
     owed: int = 0
     ending: bool = False
     elected: tuple[Id, ...] | None = None
@@ -282,20 +283,19 @@ def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
 # Draw
 
 
-def draw(task: Task, call: Call, block_hash: Digest | None) -> None:
-    """Draw the roles of the round from the hash of the block that opened the draw."""
+def draw(task: Task, call: Call, seed: Digest | None) -> None:
+    """Draw the roles of the round from its seed; without one (the block is out of reach) the draw opens again."""
     round_ = task.round
     _expect(task, Phase.DRAW)
     if round_.draw_block == 0:
         raise errors.DrawNotOpenError(round_.number)
     if call.block_number <= round_.draw_block:
         raise errors.DrawTooEarlyError(round_.draw_block)
-    if block_hash is None:
+    if seed is None:
         _open_draw(task, call)
         return
 
     config = task.config
-    seed = draw_seed(task.chain_id, task.address, round_.number, block_hash)
     weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
     elects = config.rule.is_elected
     roles = drawing.draw_roles(
@@ -353,7 +353,7 @@ def reveal_update(
         raise errors.WrongRevealError()
 
     task.round.updates[account.id] = replace(update, root=root, cid=cid, samples=samples)
-    task.events.append(events.UpdateRevealed(round_number, account.id, root, cid, samples))
+    task.events.append(events.UpdateRevealed(round_number, account.id, root, cid, samples, salt))
 
 
 # Score, Tally
@@ -389,7 +389,7 @@ def reveal_scores(task: Task, call: Call, round_number: int, scores: bytes, salt
         raise errors.WrongRevealError()
 
     task.round.scores[account.id] = replace(mine, revealed=scores)
-    task.events.append(events.ScoresRevealed(round_number, account.id, scores))
+    task.events.append(events.ScoresRevealed(round_number, account.id, scores, salt))
 
 
 def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Sequence[bytes]) -> None:
@@ -704,13 +704,13 @@ def _leave_challenge(task: Task, call: Call, stakes: Stakes) -> None:
     # INVARIANT: Challenge always runs its full length, or a committee could close it before a watcher acts.
     _expect_over(task, call)
     round_ = task.round
-    voters = _voters(round_, round_.proposer)
-    silent = [id_ for id_ in voters if id_ not in round_.votes]
+    expected = voters(round_, round_.proposer)
+    silent = [id_ for id_ in expected if id_ not in round_.votes]
     for id_ in silent:
         _punish(task, stakes, id_, Slash.LIVENESS)
     round_.absent |= set(silent)
     _pay_caller(task, call)
-    if sum(round_.votes.values()) >= sharing.majority(len(voters)):
+    if sum(round_.votes.values()) >= sharing.majority(len(expected)):
         assert round_.proposal is not None
         task.head_root, task.head_block = round_.proposal.model_root, round_.proposal.block
         _end_round(task, call, Outcome.FINAL)
@@ -722,7 +722,7 @@ def _next_proposer(task: Task, call: Call) -> None:
     """Hand the turn to the next in line who was not convicted; nobody left, or nobody left to vote: Void."""
     round_ = task.round
     line = _line(round_)
-    if round_.attempt < ATTEMPTS and line and _voters(round_, line[0]):
+    if round_.attempt < ATTEMPTS and line and voters(round_, line[0]):
         hand_over(round_)
         _enter(task, call, Phase.PROPOSE)
     else:
@@ -752,7 +752,8 @@ def _void(task: Task, call: Call) -> None:
 def _end_round(task: Task, call: Call, outcome: Outcome) -> None:
     """Settle, then open the next round, or end the task."""
     round_ = task.round
-    paid = _settle(task, outcome)
+    paid = settle(task, outcome)
+    remember(task, outcome)
     task.events.append(
         events.RoundEnded(round_.number, round_.attempt, outcome, task.head_root, task.head_block, *paid)
     )
@@ -760,6 +761,16 @@ def _end_round(task: Task, call: Call, outcome: Outcome) -> None:
         _open_if_enough(task, call)
     else:
         _end_task(task)
+
+
+def remember(task: Task, outcome: Outcome) -> None:
+    """What the next block tells of rounds past: who voted on the head, and which rounds since were void."""
+    round_ = task.round
+    if outcome is Outcome.FINAL:
+        votes = round_.votes
+        task.head_votes, task.voids = tuple((i, votes[i]) for i in round_.committee if i in votes), ()
+    else:
+        task.voids = (*task.voids, round_.number)
 
 
 def begin_next(task: Task) -> bool:
@@ -781,7 +792,7 @@ def _end_task(task: Task) -> None:
 # Money
 
 
-def _settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
+def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     """Credit committee and miner, note how workers are paid; answers what each group gets."""
     round_, config = task.round, task.config
     tallied = round_.tally
@@ -1035,7 +1046,7 @@ def _may_score(task: Task, id_: Id) -> bool:
     return not task.config.rule.is_elected or (update is not None and update.root is not None)
 
 
-def _voters(round_: Round, proposer: Id) -> list[Id]:
+def voters(round_: Round, proposer: Id) -> list[Id]:
     """E: the committee without the proposer and the convicted."""
     return [id_ for id_ in round_.committee if id_ != proposer and id_ not in round_.convicted]
 

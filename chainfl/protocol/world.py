@@ -7,6 +7,7 @@ only if nothing was raised. Balances of the contracts are kept, so that every we
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from chainfl.codec.commitments import draw_seed
 from chainfl.protocol import errors, events, stake
 from chainfl.protocol import round as rules
 from chainfl.protocol.config import Floors, check_config
@@ -126,9 +127,15 @@ class World:
         self._keep(stakes.registry, draft)
 
     def draw(self, call: Call, task: Address, block_hash: Digest | None) -> None:
-        """Draw the roles of the round."""
+        """Draw the roles of the round from the hash of the block that opened the draw; None: it is out of reach."""
+        number = self.tasks[task].round.number
+        seed = draw_seed(self.chain_id, task, number, block_hash) if block_hash is not None else None
+        self.draw_seeded(call, task, seed)
+
+    def draw_seeded(self, call: Call, task: Address, seed: Digest | None) -> None:
+        """Draw the roles of the round from a seed that is known, as when a chain's run is played again."""
         draft, stakes = self._draft(task)
-        rules.draw(draft, call, block_hash)
+        rules.draw(draft, call, seed)
         self._keep(stakes.registry, draft)
 
     def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:

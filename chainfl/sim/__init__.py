@@ -1,1 +1,1 @@
-"""The protocol in memory: ledger, store, whole rounds and experiments."""
+"""The protocol without a chain: ledger, store and journal in memory, and a round as a story on one page."""

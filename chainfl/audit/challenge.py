@@ -1,0 +1,68 @@
+"""From a wrong aggregate to the evidence that convicts it in one transaction (docs/protocol.md section 8)."""
+
+from dataclasses import dataclass
+
+from chainfl.blobs import get_record
+from chainfl.codec import merkle
+from chainfl.codec.cid import Cid
+from chainfl.codec.records import BlockNode
+from chainfl.codec.vector import Vector
+from chainfl.errors import VerificationError
+from chainfl.ports import BlobStore
+from chainfl.protocol.proof import Evidence, check_evidence, gather
+from chainfl.protocol.round import Task, claim_of, ordered_roots
+from chainfl.redo import fetch, head_model, next_model
+from chainfl.types import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """A wrong parameter of the standing proposal, with the evidence that shows it."""
+
+    round: int
+    attempt: int
+    position: int
+    expected: int
+    found: int
+    evidence: Evidence
+
+
+def find_lie(store: BlobStore, task: Task) -> Lie | None:
+    """Redo the standing proposal; the first wrong parameter, or None when the model is right.
+
+    Raises:
+        StoreError: the proposed model or an update that counts cannot be had.
+        VerificationError: what the block record names is not a model of this task with the proposed root.
+    """
+    proposal = task.round.proposal
+    if proposal is None:
+        return None
+    block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
+    proposed_D = fetch(store, task, block.model, proposal.model_root)
+    shares, right_D = next_model(store, task)
+    if proposal.shares and proposal.shares != shares:
+        raise VerificationError(f"round {task.round.number}: posted shares are judged by vote, not by proof")
+    differs = (proposed_D != right_D).nonzero()[0]
+    if not differs.size:
+        return None
+    return build_lie(store, task, proposed_D, int(differs[0]))
+
+
+def build_lie(store: BlobStore, task: Task, proposed_D: Vector, position: int) -> Lie:
+    """Collect the leaves that show the wrong parameter, and check them as the contract will."""
+    claim = claim_of(task)
+    roots = ordered_roots(task)
+    cids = {root: task.round.updates[id_].cid for root, id_ in zip(roots, task.round.order, strict=True)}
+
+    def prove(root: Digest, leaf: int) -> merkle.Proof:
+        if root == claim.root:
+            return merkle.prove(proposed_D, leaf)
+        if root in cids:
+            cid = cids[root]
+            assert cid is not None
+            return merkle.prove(fetch(store, task, Cid.dag_cbor(cid), root), leaf)
+        return merkle.prove(head_model(store, task), leaf)
+
+    evidence = gather(claim, position, prove)
+    expected, found = check_evidence(claim, position, evidence)
+    return Lie(task.round.number, task.round.attempt, position, expected, found, evidence)

@@ -1,0 +1,289 @@
+"""Redo a round and compare: numbered checks, each `ok`, `mismatch` or `data unavailable` (docs/protocol.md 10)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from chainfl.audit.history import PlayedRound
+from chainfl.blobs import get_record
+from chainfl.codec import merkle
+from chainfl.codec.cid import Cid
+from chainfl.codec.commitments import commitment, draw_seed, validator_payload, worker_payload
+from chainfl.codec.records import BlockNode
+from chainfl.codec.scores import decode_scores
+from chainfl.codec.vector import Vector
+from chainfl.errors import StoreError, VerificationError
+from chainfl.ports import BlobStore
+from chainfl.protocol import events
+from chainfl.protocol import round as rules
+from chainfl.protocol.combine import squared_distances
+from chainfl.protocol.draw import draw_roles
+from chainfl.protocol.replay import fold
+from chainfl.protocol.round import Task
+from chainfl.redo import block_record, fetch, next_model
+from chainfl.types import Digest, Id, Outcome, Phase
+
+BlockHash = Callable[[int], Digest | None]
+"""The hash of an EVM block, None where it cannot be had any more."""
+
+
+class Verdict(Enum):
+    """What a check found."""
+
+    OK = "ok"
+    MISMATCH = "mismatch"
+    UNAVAILABLE = "data unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check of one round: what should be there and what is."""
+
+    number: int
+    check: str
+    verdict: Verdict
+    expected: str
+    found: str
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether expected and found agree."""
+        return self.verdict is Verdict.OK
+
+
+CHECKS = (
+    "draw",
+    "commitments",
+    "update roots",
+    "inclusion",
+    "scores",
+    "shares",
+    "next committee",
+    "model root",
+    "block record",
+    "rewards",
+)
+
+
+def check_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> Iterator[Finding]:
+    """All checks of one round, in order. A round that ended before its tally has fewer."""
+    standing = played.standing()
+    yield _draw(played, block_hash)
+    yield _commitments(played, standing)
+    yield _update_roots(standing, store)
+    if standing.round.tally is not None:
+        yield from _tally(played, standing, store)
+    if standing.round.proposal is not None and played.outcome is not Outcome.VOID:
+        yield _model_root(standing, store)
+        yield _block_record(standing, store)
+    if played.ended is not None:
+        yield _rewards(played)
+
+
+def verify_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> None:
+    """Redo a round.
+
+    Raises:
+        VerificationError: names the first check that did not hold, with expected and found.
+    """
+    for finding in check_round(played, store, block_hash):
+        if not finding.is_ok:
+            raise VerificationError(
+                f"round {played.number}, check {finding.number} ({finding.check}): {finding.verdict.value}: "
+                f"expected {finding.expected}, found {finding.found}"
+            )
+
+
+def _draw(played: PlayedRound, block_hash: BlockHash) -> Finding:
+    """1. The roles are what seed and stakes give, and the seed is the block's."""
+    task = played.before.draft()
+    for logged in played.events:
+        if isinstance(logged.event, events.Drawn):
+            break
+        fold(task, logged.event, logged.block_number)
+    else:
+        return _finding(1, "a draw", "none yet", Verdict.UNAVAILABLE)
+    drawn, config = logged.event, task.config
+    weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
+    elects = config.rule.is_elected
+    roles = draw_roles(
+        drawn.seed,
+        weights,
+        config.committee_size,
+        config.max_updates,
+        task.elected if elects else None,
+        elects,
+    )
+    found = (drawn.committee, drawn.proposers, drawn.workers if drawn.limited else None)
+    expected = (roles.committee, roles.proposers, roles.workers)
+    if expected != found:
+        return _compare(1, expected, found)
+    known = block_hash(drawn.block_number)
+    if known is None:
+        out_of_reach = f"the hash of block {drawn.block_number} is out of reach"
+        return _finding(1, "the seed's block", out_of_reach, Verdict.UNAVAILABLE)
+    seed = draw_seed(task.chain_id, task.address, drawn.round, known)
+    return _compare(1, seed.hex(), drawn.seed.hex())
+
+
+def _commitments(played: PlayedRound, standing: Task) -> Finding:
+    """2. Every reveal opens the commitment that its sender made before."""
+    task, number = standing, standing.round.number
+
+    def sealed(phase: Phase, id_: Id, payload: Digest, salt: Digest) -> Digest:
+        sender = task.by_id(id_).address
+        return commitment(task.chain_id, task.address, task.task_id, number, phase, sender, payload, salt)
+
+    roots = rules.ordered_roots(standing)
+    for logged in played.events:
+        event = logged.event
+        if isinstance(event, events.UpdateRevealed):
+            payload = worker_payload(event.root, event.cid, event.samples)
+            expected = sealed(Phase.TRAIN, event.id, payload, event.salt)
+            found = task.round.updates[event.id].commitment
+        elif isinstance(event, events.ScoresRevealed):
+            expected = sealed(Phase.SCORE, event.id, validator_payload(roots, event.scores), event.salt)
+            found = task.round.scores[event.id].commitment
+        else:
+            continue
+        if expected != found:
+            return _compare(2, f"participant {event.id}: {expected.hex()}", found.hex())
+    return _finding(2, "every reveal opens its commitment", "they do")
+
+
+def _update_roots(standing: Task, store: BlobStore) -> Finding:
+    """3. The bytes of every update that the committee vouched for are there and have the revealed root."""
+    tallied = standing.round.tally
+    checked = 0
+    for index, id_ in enumerate(standing.round.order):
+        update = standing.round.updates[id_]
+        assert update.root is not None
+        assert update.cid is not None
+        if tallied is not None and not tallied.included[index]:
+            continue
+        try:
+            fetch(store, standing, Cid.dag_cbor(update.cid), update.root)
+        except StoreError as error:
+            return _finding(3, f"bytes of participant {id_}'s update", str(error), Verdict.UNAVAILABLE)
+        except VerificationError as error:
+            return _finding(3, f"participant {id_}: root {update.root.hex()}", str(error), Verdict.MISMATCH)
+        checked += 1
+    return _finding(3, "every counted update has its revealed root", f"{checked} rebuilt")
+
+
+def _tally(played: PlayedRound, standing: Task, store: BlobStore) -> Iterator[Finding]:
+    """4 to 7. Inclusion, scores (distances from the bytes), shares and election are what the revealed scores give."""
+    told = next(e.event for e in played.events if isinstance(e.event, events.Tallied))
+    redone = standing.draft()
+    redone.elected = None
+    elected = rules.decide(redone)
+    tallied = redone.round.tally
+    assert tallied is not None
+    included = tallied.included if rules.has_quorum(redone) else ()
+    yield _compare(4, included, told.included)
+    yield (
+        _distances(standing, store)
+        if standing.config.rule.is_elected
+        else _compare(5, tallied.head_score, told.head_score)
+    )
+    yield _compare(6, tallied.shares, told.shares)
+    yield _compare(7, elected or (), told.elected)
+
+
+def _distances(standing: Task, store: BlobStore) -> Finding:
+    """5, CMFL. Every revealed distance is the exact one between the two updates."""
+    try:
+        for id_ in standing.round.committee:
+            scores = standing.round.scores.get(id_)
+            if scores is None or scores.revealed is None:
+                continue
+            kind = rules.score_kind(standing.config.rule)
+            told = decode_scores(kind, scores.revealed, len(standing.round.order)).entries
+            own = _vector(standing, store, id_)
+            for index, worker in enumerate(standing.round.order):
+                if told[index] == 2**128 - 1:
+                    continue
+                expected = squared_distances(own, [_vector(standing, store, worker)])[0]
+                if expected != told[index]:
+                    return _compare(5, f"validator {id_} to worker {worker}: {expected}", told[index])
+    except StoreError as error:
+        return _finding(5, "the updates' bytes", str(error), Verdict.UNAVAILABLE)
+    return _finding(5, "every distance is exact", "they are")
+
+
+def _vector(standing: Task, store: BlobStore, id_: Id) -> Vector:
+    update = standing.round.updates[id_]
+    assert update.root is not None
+    assert update.cid is not None
+    return fetch(store, standing, Cid.dag_cbor(update.cid), update.root)
+
+
+def _model_root(standing: Task, store: BlobStore) -> Finding:
+    """8. Combining head and updates with the round's shares gives the proposed model."""
+    proposal = standing.round.proposal
+    assert proposal is not None
+    try:
+        shares, model_D = next_model(store, standing)
+    except StoreError as error:
+        return _finding(8, "the updates' bytes", str(error), Verdict.UNAVAILABLE)
+    if proposal.shares and proposal.shares != shares:
+        return _compare(8, shares, proposal.shares)
+    return _compare(8, merkle.root(model_D).hex(), proposal.model_root.hex())
+
+
+def _block_record(standing: Task, store: BlobStore) -> Finding:
+    """9. The record in the store tells what the ledger knows, links to its parent, and its model can be had."""
+    proposal, tallied = standing.round.proposal, standing.round.tally
+    assert proposal is not None
+    assert tallied is not None
+    shares = proposal.shares or tallied.shares
+    try:
+        block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
+        miner = standing.by_id(proposal.proposer).address
+        expected = block_record(store, standing, miner, block.model, shares)
+        if block != expected:
+            return _compare(9, _differences(expected, block), _differences(block, expected))
+        fetch(store, standing, block.model, proposal.model_root)
+    except StoreError as error:
+        return _finding(9, f"block {Cid.dag_cbor(proposal.block)}", str(error), Verdict.UNAVAILABLE)
+    except VerificationError as error:
+        return _finding(9, f"block {Cid.dag_cbor(proposal.block)}", str(error), Verdict.MISMATCH)
+    return _finding(9, "the record tells what the ledger knows", str(Cid.dag_cbor(proposal.block)))
+
+
+def _differences(one: BlockNode, other: BlockNode) -> str:
+    names = (name for name in BlockNode.SHAPE if getattr(one, name) != getattr(other, name))
+    return ", ".join(f"{name} = {getattr(one, name)!r}" for name in names)
+
+
+def _rewards(played: PlayedRound) -> Finding:
+    """10. Workers, committee and miner were credited what the rules give."""
+    ended = played.ended
+    assert ended is not None
+    redone = played.standing()
+    expected = rules.settle(redone, ended.outcome)
+    found = (ended.workers_paid, ended.committee_paid, ended.miner_paid)
+    if expected != found:
+        return _compare(10, expected, found)
+    due = _credits(redone.events)
+    told = _credits([logged.event for logged in played.events])
+    return _compare(10, due, told[len(told) - len(due) :])
+
+
+def _credits(log: Sequence[events.Event]) -> list[tuple[str, int]]:
+    return [(event.account.hex(), event.amount) for event in log if isinstance(event, events.Credited)]
+
+
+def _compare(number: int, expected: object, found: object) -> Finding:
+    verdict = Verdict.OK if expected == found else Verdict.MISMATCH
+    return _finding(number, str(expected), str(found), verdict)
+
+
+def _finding(number: int, expected: str, found: str, verdict: Verdict = Verdict.OK) -> Finding:
+    return Finding(number, CHECKS[number - 1], verdict, expected, found)
+
+
+def worst(findings: Sequence[Finding]) -> Verdict:
+    """One verdict for a round: a mismatch outweighs missing data, which outweighs ok."""
+    found = {finding.verdict for finding in findings}
+    return next((v for v in (Verdict.MISMATCH, Verdict.UNAVAILABLE) if v in found), Verdict.OK)

@@ -1,0 +1,115 @@
+"""The validator: score every update, commit, reveal; then attest what it can redo (docs/protocol.md 5)."""
+
+from collections.abc import Iterator
+
+from chainfl.codec.commitments import commitment, validator_payload
+from chainfl.codec.scores import (
+    ScoreKind,
+    Scores,
+    accuracy_score,
+    encode_scores,
+    loss_score,
+    unavailable,
+)
+from chainfl.errors import ProtocolError, StoreError, VerificationError
+from chainfl.ports import Floats, SealedScores
+from chainfl.protocol.combine import squared_distances
+from chainfl.protocol.round import Task, ordered_roots, score_kind
+from chainfl.redo import check_proposal, floats, head_model, revealed_updates
+from chainfl.roles.participant import Participant
+from chainfl.types import Phase, Rule
+
+
+def commit_scores(me: Participant) -> None:
+    """Judge head and updates, write the scores down, and commit to them."""
+    task = me.ledger.task()
+    number = task.round.number
+    sealed = me.journal.scores(number)
+    if sealed is None:
+        sealed = seal_scores(me, task)
+        me.journal.keep_scores(number, sealed)
+    me.ledger.commit_scores(number, sealed.digest)
+
+
+def reveal_scores(me: Participant) -> None:
+    """Open the commitment to the scores."""
+    number = me.ledger.task().round.number
+    sealed = me.journal.scores(number)
+    if sealed is None:
+        raise ProtocolError(f"round {number}: the journal holds no scores to reveal")
+    me.ledger.reveal_scores(number, sealed.scores, sealed.salt)
+
+
+def vote(me: Participant) -> None:
+    """Attest the proposal when redoing it gives the same model and record, else object."""
+    task = me.ledger.task()
+    proposal = task.round.proposal
+    if proposal is None:
+        raise ProtocolError(f"round {task.round.number}: nothing is proposed")
+    try:
+        check_proposal(me.store, task)
+        attests = True
+    except (VerificationError, StoreError):
+        attests = False
+    me.ledger.vote(
+        task.round.number,
+        task.round.attempt,
+        proposal.model_root,
+        proposal.block,
+        proposal.shares_digest,
+        attests,
+    )
+
+
+def seal_scores(me: Participant, task: Task) -> SealedScores:
+    """Score, encode, and seal under a fresh salt, bound to the roots that were judged."""
+    number = task.round.number
+    scores = encode_scores(score_kind(task.config.rule), judge(me, task))
+    salt, payload = me.journal.salt(number, Phase.SCORE), validator_payload(ordered_roots(task), scores)
+    digest = commitment(
+        task.chain_id, task.address, task.task_id, number, Phase.SCORE, me.ledger.me, payload, salt
+    )
+    return SealedScores(digest, salt, scores)
+
+
+def judge(me: Participant, task: Task) -> Scores:
+    """The head's score, then one entry per update: loss, squared distance to the own update, or a vouch."""
+    kind = score_kind(task.config.rule)
+    if kind is ScoreKind.LOSS:
+        return _judge_by_loss(me, task)
+    head = _scored(me, task, iter([floats(head_model(me.store, task), task)]))[0]
+    if kind is ScoreKind.VOUCH:
+        return Scores(head, tuple(int(update is not None) for update in revealed_updates(me.store, task)))
+    own = me.journal.update(task.round.number)
+    if own is None:
+        raise ProtocolError(f"round {task.round.number}: the journal holds no update to measure from")
+    entries = (
+        unavailable(kind) if update is None else squared_distances(own.update, [update])[0]
+        for update in revealed_updates(me.store, task)
+    )
+    return Scores(head, tuple(entries))
+
+
+def _judge_by_loss(me: Participant, task: Task) -> Scores:
+    """All models stream through one scoring pass; the missing ones are noted on the way."""
+    missing: set[int] = set()
+
+    def models() -> Iterator[Floats]:
+        yield floats(head_model(me.store, task), task)
+        for index, update in enumerate(revealed_updates(me.store, task)):
+            if update is None:
+                missing.add(index)
+            else:
+                yield floats(update, task)
+
+    scores = iter(_scored(me, task, models()))
+    head = next(scores)
+    absent = unavailable(ScoreKind.LOSS)
+    return Scores(head, tuple(absent if i in missing else next(scores) for i in range(len(task.round.order))))
+
+
+def _scored(me: Participant, task: Task, models: Iterator[Floats]) -> list[int]:
+    if task.config.rule is Rule.SOFTMAX_ACCURACY:
+        correct, samples = me.trainer.correct(models)
+        return [accuracy_score(count, samples) for count in correct]
+    return [loss_score(loss) for loss in me.trainer.losses(models)]

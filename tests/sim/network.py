@@ -1,0 +1,69 @@
+"""A small network in memory whose participants learn a quadratic: quick, exact to repeat, and it really converges."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from chainfl.blobs import name_model, put_model
+from chainfl.codec import merkle
+from chainfl.codec.commitments import keccak256
+from chainfl.codec.records import Layout, Tensor
+from chainfl.codec.vector import encode
+from chainfl.ports import Floats
+from chainfl.protocol.config import Floors
+from chainfl.protocol.world import World
+from chainfl.roles.participant import Participant
+from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
+from chainfl.sim.network import Network
+from chainfl.types import Address, Rule
+from tests.protocol.scene import ETHER, SPONSOR, STRANGER, address, config
+
+D = 200
+LAYOUT = Layout((Tensor("w", (D,)),))
+
+
+@dataclass(frozen=True, slots=True)
+class Quadratic:
+    """Learns the point that all participants are near: half a step towards its own noisy view of it."""
+
+    seed: int
+    layout: Layout = LAYOUT
+    samples: int = 100
+
+    def _view(self) -> Floats:
+        truth = np.linspace(-1, 1, D)
+        return (truth + 0.01 * np.random.default_rng(self.seed).standard_normal(D)).astype(np.float32)
+
+    def train(self, head_D: Floats, round_: int) -> Floats:
+        """Half a step towards the own view."""
+        assert round_ > 0
+        return (head_D + (self._view() - head_D) / 2).astype(np.float32)
+
+    def losses(self, models_KD: Iterable[Floats]) -> list[float]:
+        """Mean squared distance from the own view."""
+        return [float(np.mean((model - self._view()) ** 2)) for model in models_KD]
+
+    def correct(self, models_KD: Iterable[Floats]) -> tuple[list[int], int]:
+        """How many coordinates are near."""
+        return [int(np.sum(np.abs(model - self._view()) < 0.1)) for model in models_KD], D
+
+
+def network(rule: Rule, participants: int = 10, rounds: int = 4) -> Network:
+    """A task with everybody enrolled and its first draw open."""
+    store = MemoryStore()
+    head = encode(np.zeros(D, np.float32), 20)
+    first = name_model(head, 20, LAYOUT)
+    put_model(store, first)
+    terms = config(rule, first_root=merkle.root(head), first_model=first.cid.digest, rounds=rounds)
+    chain = Chain(World(31337, Address(b"\xaa" * 20), Floors(1)), keccak256(b"a chain of its own"))
+    task = Address(b"\x7a" * 20)
+    chain.world.create_task(chain.call(SPONSOR), task, terms, ETHER // 2)
+    people = {}
+    for number in range(1, participants + 1):
+        account = address(number)
+        ledger = MemoryLedger(chain, task, account)
+        chain.world.allocate(chain.call(account), task, ETHER, ETHER)
+        ledger.enrol()
+        people[account] = Participant(ledger, store, Quadratic(number), MemoryJournal(keccak256(account)))
+    return Network(chain, MemoryLedger(chain, task, STRANGER), store, people, {})
