@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {AggregateProof, Claim} from "../src/libraries/AggregateProof.sol";
+import {Committee} from "../src/libraries/Committee.sol";
+import {Merkle} from "../src/libraries/Merkle.sol";
+import {Rewards} from "../src/libraries/Rewards.sol";
+import {ScoreKind, Scores, Statistic, Verdict} from "../src/libraries/Scores.sol";
+import {Shares} from "../src/libraries/Shares.sol";
+import {SortitionTree, StakeTree} from "../src/libraries/SortitionTree.sol";
+import {IRules} from "./IRules.sol";
+
+/// @notice See `IRules`.
+contract RulesHarness is IRules {
+    using SortitionTree for StakeTree;
+
+    StakeTree private _tree;
+
+    /* MERKLE, PROOF */
+
+    function merkleRoot(bytes calldata item, uint256 index, uint256 depth) external view returns (bytes32) {
+        return Merkle.root(item, index, depth);
+    }
+
+    function valueAt(bytes calldata item, uint256 position) external pure returns (uint256) {
+        return Merkle.valueAt(item, position);
+    }
+
+    function refute(Claim calldata claim, uint256 position, bytes calldata evidence)
+        external
+        view
+        returns (uint256 found, uint256 expected)
+    {
+        return AggregateProof.refute(claim, position, evidence);
+    }
+
+    /* SHARES */
+
+    function headShare(uint256 alpha) external pure returns (uint256) {
+        return Shares.ofHead(alpha);
+    }
+
+    function equal(uint256 count, uint256 available) external pure returns (uint256[] memory) {
+        return Shares.equal(count, available);
+    }
+
+    function bySamples(uint256[] memory samples, uint256 available) external pure returns (uint256[] memory) {
+        return Shares.bySamples(samples, available);
+    }
+
+    function softmax(uint256[] memory statistics, uint256 beta, uint256 available)
+        external
+        pure
+        returns (uint256[] memory)
+    {
+        return Shares.softmax(statistics, beta, available);
+    }
+
+    function onRanks(uint256 count, uint256 trim, uint256 available)
+        external
+        pure
+        returns (uint256[] memory)
+    {
+        return Shares.onRanks(count, trim, available);
+    }
+
+    /* SCORES, COMMITTEE */
+
+    function isWellFormed(bytes calldata scores, ScoreKind kind, uint256 updates)
+        external
+        pure
+        returns (bool)
+    {
+        return Scores.isWellFormed(scores, kind, updates);
+    }
+
+    function judge(bytes[] calldata reveals, ScoreKind kind, Statistic statistic, uint256 updates)
+        external
+        pure
+        returns (uint256 included, uint256[] memory statistics, uint256 head)
+    {
+        Verdict memory verdict = Scores.judge(reveals, kind, statistic, updates);
+        return (verdict.included, verdict.statistics, verdict.head);
+    }
+
+    function deviation(
+        bytes calldata scores,
+        ScoreKind kind,
+        uint256 included,
+        uint256[] memory statistics,
+        uint256 cap
+    ) external pure returns (uint256) {
+        return Scores.deviation(scores, kind, Verdict(included, statistics, 0), cap);
+    }
+
+    function dropRepeats(uint256 included, bytes32[] memory roots, bytes32 headRoot)
+        external
+        pure
+        returns (uint256)
+    {
+        return Committee.dropRepeats(included, roots, headRoot);
+    }
+
+    function rank(uint256 included, uint256[] memory statistics) external pure returns (uint256[] memory) {
+        return Committee.rank(included, statistics);
+    }
+
+    function select(uint256[] memory order, uint256 keep, bool far) external pure returns (uint256) {
+        return Committee.select(order, keep, far);
+    }
+
+    function electMiddle(uint256[] memory order, uint256 size) external pure returns (uint256[] memory) {
+        return Committee.electMiddle(order, size);
+    }
+
+    function tally(bytes[] calldata reveals, Statistic statistic, uint256 updates, uint256 beta, uint256 cap)
+        external
+        pure
+        returns (uint256[] memory shares, uint256[] memory deviations)
+    {
+        Verdict memory verdict = Scores.judge(reveals, ScoreKind.Loss, statistic, updates);
+        shares = Shares.softmax(verdict.statistics, beta, Shares.TOTAL);
+        deviations = new uint256[](reveals.length);
+        for (uint256 j = 0; j < reveals.length; ++j) {
+            deviations[j] = Scores.deviation(reveals[j], ScoreKind.Loss, verdict, cap);
+        }
+    }
+
+    /* REWARDS */
+
+    function ofWorker(uint256 pool, uint256 share, uint256 head) external pure returns (uint256) {
+        return Rewards.ofWorker(pool, share, head);
+    }
+
+    function ofValidator(uint256 pool, uint256 dev, uint256 devSum, uint256 paid)
+        external
+        pure
+        returns (uint256)
+    {
+        return Rewards.ofValidator(pool, dev, devSum, paid);
+    }
+
+    /* STAKE TREE */
+
+    function treeSet(uint256 id, uint256 weight) external {
+        _tree.set(id, weight);
+    }
+
+    function treeSetAll(uint256[] calldata weights) external {
+        for (uint256 id = 0; id < weights.length; ++id) {
+            _tree.set(id, weights[id]);
+        }
+    }
+
+    function treeGet(uint256 id) external view returns (uint256) {
+        return _tree.get(id);
+    }
+
+    function treeTotal() external view returns (uint256) {
+        return _tree.total();
+    }
+
+    function treeDraw(bytes32 seed, uint256[] memory excluded, uint256 count)
+        external
+        view
+        returns (uint256[] memory)
+    {
+        return _tree.draw(seed, excluded, count);
+    }
+}
