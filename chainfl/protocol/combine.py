@@ -9,7 +9,7 @@ memmap is one too), or a `Readable` that fetches slices, of which one chunk is h
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Protocol, TypeAlias
@@ -40,6 +40,8 @@ class Readable(Protocol):
 
 
 Input: TypeAlias = Vector | Readable
+Rows: TypeAlias = list[NDArray[np.uint32]]
+Work: TypeAlias = Callable[[int, int], None]
 Kept: TypeAlias = Callable[[int], range]
 
 
@@ -64,9 +66,11 @@ def combine(
     shares_K = np.array([share for _, share in parts], np.uint32)
     u_D = _output(out, _common_length(inputs))
     kernels = _kernels()
-    for where, rows in _chunks(inputs, chunk):
-        work = partial(kernels.weigh, kernels.table(rows), shares_K, u_D[where])
-        in_parallel(work, len(rows[0]), _GRAIN, threads)
+
+    def work(where: slice, rows: Rows) -> Work:
+        return partial(kernels.weigh, kernels.table(rows), shares_K, u_D[where])
+
+    _each_chunk(inputs, work, threads, chunk)
     return u_D
 
 
@@ -92,9 +96,11 @@ def combine_ranks(
     network = selection_network(len(updates), frozenset(k for k, share in enumerate(shares[1:]) if share))
     u_D = _output(out, _common_length(inputs))
     kernels = _kernels()
-    for where, rows in _chunks(inputs, chunk):
-        work = partial(kernels.weigh_ranks, kernels.table(rows), heads, network, shares_K, u_D[where])
-        in_parallel(work, len(rows[0]), _GRAIN, threads)
+
+    def work(where: slice, rows: Rows) -> Work:
+        return partial(kernels.weigh_ranks, kernels.table(rows), heads, network, shares_K, u_D[where])
+
+    _each_chunk(inputs, work, threads, chunk)
     return u_D
 
 
@@ -165,20 +171,30 @@ def _pair_distances(
     if not pairs:
         return []
     kernels, pairs_P2, found = _kernels(), np.array(pairs, np.int64), list[list[int]]()
-    for _, rows in _chunks(_present(inputs), chunk):
-        work = partial(kernels.squared_distances, kernels.table(rows), pairs_P2, found)
-        in_parallel(work, len(rows[0]), _GRAIN, threads)
+
+    def work(_: slice, rows: Rows) -> Work:
+        return partial(kernels.squared_distances, kernels.table(rows), pairs_P2, found)
+
+    _each_chunk(_present(inputs), work, threads, chunk)
     return [sum(parts) for parts in zip(*found, strict=True)] if found else [0] * len(pairs)
 
 
-def _chunks(inputs: list[Input], chunk: int | None) -> Iterator[tuple[slice, list[NDArray[np.uint32]]]]:
-    """The rows of the inputs, a chunk at a time; all at once where they can be read in place."""
+def _each_chunk(
+    inputs: list[Input], work: Callable[[slice, Rows], Work], threads: int | None, chunk: int | None
+) -> None:
+    """Do the work on the rows of the inputs: all at once where they can be read in place, else chunk by chunk."""
     d = _common_length(inputs)
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk is {chunk}: give 1 or more parameters")
     chunk = chunk or (d if all(map(_is_in_place, inputs)) else CHUNK)
-    for where in blocks(0, d, chunk):
-        yield where, [_row(each[where], where) for each in inputs]
+    for where in blocks(
+        0, d, chunk
+    ):  # no name holds the rows, so that a chunk is gone before the next is read
+        in_parallel(work(where, _rows(inputs, where)), where.stop - where.start, _GRAIN, threads)
+
+
+def _rows(inputs: list[Input], where: slice) -> Rows:
+    return [_row(each[where], where) for each in inputs]
 
 
 def _row(part: NDArray[np.uint32], where: slice) -> NDArray[np.uint32]:
