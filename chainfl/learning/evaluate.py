@@ -1,0 +1,147 @@
+"""Scoring: mean loss and correct answers of models on samples, one function for simulator and node.
+
+A score's bits depend on model vector and samples alone: samples go through in fixed chunks with one torch
+thread, whatever is scored beside them. Shapes: K models, V sets of samples, B samples in a chunk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from chainfl.errors import InputError
+from chainfl.learning.compute import (
+    batch_of,
+    borrowed,
+    check_fits,
+    cores,
+    in_chunks,
+    pick_device,
+    side_by_side,
+)
+from chainfl.learning.dataset import Rows, Samples
+from chainfl.learning.models import Flat, ModelSpec, load_flat, spec_of
+
+CHUNK: Final = 100
+"""Samples that go through a model together; part of what fixes the bits of a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a model does on some samples; `loss` is NaN or infinite where the model's answers are."""
+
+    loss: float
+    correct: int
+    samples: int
+
+    @property
+    def accuracy(self) -> float:
+        """The part of the samples it names correctly."""
+        return self.correct / self.samples
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    model: int
+    samples: int
+    rows: Rows
+
+
+def score(
+    model: str, flats_KD: Sequence[Flat], samples: Samples, *, threads: int | None = None, device: str = "cpu"
+) -> tuple[Score, ...]:
+    """Each model's score on the same samples.
+
+    Raises:
+        InputError: samples and model do not fit.
+        LengthError: a vector does not have the model's length.
+    """
+    return tuple(
+        scores[0] for scores in score_many(model, flats_KD, [samples], threads=threads, device=device)
+    )
+
+
+def score_many(
+    model: str,
+    flats_KD: Sequence[Flat],
+    judges: Sequence[Samples],
+    *,
+    threads: int | None = None,
+    device: str = "cpu",
+) -> tuple[tuple[Score, ...], ...]:
+    """For each model its scores by every judge: a whole committee at once.
+
+    Raises:
+        InputError: there is no judge, or samples and model do not fit.
+    """
+    spec, place = _common_spec(model, judges), pick_device(device)
+    pieces = [
+        _Piece(k, v, rows)
+        for k in range(len(flats_KD))
+        for v, samples in enumerate(judges)
+        for rows in in_chunks(samples.rows, CHUNK)
+    ]
+    shares = _even(pieces, threads or cores())
+    found = side_by_side(
+        [partial(_score_pieces, spec, flats_KD, judges, share, place) for share in shares], threads
+    )
+    totals = {(k, v): (0.0, 0) for k in range(len(flats_KD)) for v in range(len(judges))}
+    for piece, (loss, correct) in zip(pieces, (part for parts in found for part in parts), strict=True):
+        loss_before, correct_before = totals[piece.model, piece.samples]
+        totals[piece.model, piece.samples] = (loss_before + loss, correct_before + correct)
+    return tuple(
+        tuple(_mean(*totals[k, v], len(samples)) for v, samples in enumerate(judges))
+        for k in range(len(flats_KD))
+    )
+
+
+def _common_spec(model: str, judges: Sequence[Samples]) -> ModelSpec:
+    if not judges:
+        raise InputError("no samples to score models on")
+    for samples in judges:
+        check_fits(model, samples)
+    return spec_of(model)
+
+
+def _mean(loss: float, correct: int, samples: int) -> Score:
+    return Score(loss / samples, correct, samples)
+
+
+def _even(pieces: list[_Piece], parts: int) -> list[list[_Piece]]:
+    """Runs of about the same length, in order, so that a thread rarely has to load another model."""
+    bounds = [len(pieces) * part // parts for part in range(parts + 1)]
+    return [pieces[start:stop] for start, stop in pairwise(bounds) if stop > start]
+
+
+def _score_pieces(
+    spec: ModelSpec,
+    flats_KD: Sequence[Flat],
+    judges: Sequence[Samples],
+    pieces: Sequence[_Piece],
+    place: torch.device,
+) -> list[tuple[float, int]]:
+    with borrowed(spec.name, place) as network, torch.inference_mode():
+        network.eval()
+        loaded, found = -1, []
+        for piece in pieces:
+            if piece.model != loaded:
+                load_flat(network, flats_KD[piece.model])
+                loaded = piece.model
+            found.append(_score_chunk(spec, network, judges[piece.samples], piece.rows, place))
+    return found
+
+
+def _score_chunk(
+    spec: ModelSpec, network: nn.Module, samples: Samples, rows: Rows, place: torch.device
+) -> tuple[float, int]:
+    """Sum of losses in float64, and the correct answers among those whose loss is a number."""
+    x, y = batch_of(spec, samples, rows, place)
+    answers = network(x).to("cpu", torch.float64)
+    losses = functional.cross_entropy(answers, y.cpu(), reduction="none")
+    correct = (answers.argmax(1) == y.cpu()) & losses.isfinite()
+    return float(losses.sum()), int(correct.sum())

@@ -1,0 +1,247 @@
+"""Deal the samples of a data set to participants: one array of row numbers each, disjoint, from an explicit seed.
+
+Every way of dealing refuses what it cannot do rather than leave a participant without samples.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from chainfl.errors import InputError, PartitionError
+from chainfl.learning import names
+from chainfl.learning.dataset import Dataset, Labels, Rows
+
+Parts: TypeAlias = tuple[Rows, ...]
+
+MIN_SAMPLES: Final = 2
+"""One to train on and one to hold out: what every participant gets at least."""
+HELD_OUT: Final = 0.1
+"""The part of its data that a participant keeps for scoring."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Holding:
+    """One participant's rows: those it trains on, and those it keeps to score updates with."""
+
+    train: Rows
+    held: Rows
+
+
+def iid(labels: Labels, clients: int, seed: int) -> Parts:
+    """The same number for everybody (the first get one more), at random."""
+    _check_clients(len(labels), clients)
+    return _sorted(np.array_split(_rng(seed).permutation(len(labels)), clients))
+
+
+def dirichlet(labels: Labels, clients: int, seed: int, *, concentration: float) -> Parts:
+    """For every class, its samples are dealt by a Dirichlet draw, so sizes and label mixes differ (RADFed).
+
+    A client with fewer than two samples is then filled up, sample by sample, from whoever has most (the lowest
+    index among equals), so that nobody is empty even at small concentrations.
+    """
+    if not 0 < concentration < float("inf"):
+        raise PartitionError(f"dirichlet: lambda must be a positive number, not {concentration}")
+    _check_clients(len(labels), clients)
+    rng = _rng(seed)
+    dealt: list[list[Rows]] = [[] for _ in range(clients)]
+    for class_ in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == class_))
+        cuts = np.cumsum(rng.dirichlet(np.full(clients, concentration)))[:-1]
+        for hand, part in zip(dealt, np.split(rows, (cuts * len(rows)).astype(np.int64)), strict=True):
+            hand.append(part)
+    return _sorted(_filled([np.concatenate(hand) for hand in dealt]))
+
+
+def shards(labels: Labels, clients: int, seed: int, *, per_client: int, size: int | None = None) -> Parts:
+    """Samples sorted by label, cut into equal shards, `per_client` of them to each (McMahan et al., 2017).
+
+    With `size`, shards have exactly that many samples of one class, cut class by class (VaRSeL); else as many as
+    an even cut of all samples gives. What is left over belongs to nobody.
+    """
+    if per_client < 1 or (size is not None and size < 1):
+        raise PartitionError(f"shards: per-client and size must be at least 1, not {per_client} and {size}")
+    _check_clients(len(labels), clients)
+    rng = _rng(seed)
+    order = rng.permutation(len(labels))
+    by_label = order[np.argsort(labels[order], kind="stable")]
+    wanted = clients * per_client
+    if size is None:
+        cut = [
+            by_label[k : k + len(labels) // wanted]
+            for k in range(0, len(labels), max(1, len(labels) // wanted))
+        ]
+        cut = [shard for shard in cut if len(shard) == len(labels) // wanted]
+    else:
+        classes = [by_label[labels[by_label] == class_] for class_ in np.unique(labels)]
+        cut = [rows[k : k + size] for rows in classes for k in range(0, len(rows) - size + 1, size)]
+    if len(cut) < wanted or len(cut[0]) * per_client < MIN_SAMPLES:
+        raise PartitionError(
+            f"shards: {clients} clients with {per_client} each need {wanted} shards, "
+            f"{len(labels)} samples give {len(cut)}; take fewer clients or smaller shards"
+        )
+    chosen = rng.permutation(len(cut))[:wanted].reshape(clients, per_client)
+    return _sorted([np.concatenate([cut[shard] for shard in own]) for own in chosen])
+
+
+def arithmetic_sizes(clients: int, samples: int) -> tuple[int, ...]:
+    """Sizes that grow by a fixed step around the mean: 104, 112, … 896 for 100 clients and 50,000 samples.
+
+    The step is 8/5 of the mean divided by the number of clients (Xie et al., 2019), the total at most `samples`.
+    """
+    mean = samples / clients
+    step = 1.6 * mean / clients
+    return tuple(int(mean - step * (clients - 1) / 2 + step * k) for k in range(clients))
+
+
+def unbalanced(labels: Labels, clients: int, seed: int, *, label_cap: int) -> Parts:
+    """Sizes in arithmetic progression, at most `label_cap` different labels each (Xie et al., 2019).
+
+    The largest client chooses first; each takes the classes with most samples left and an equal part of each as
+    far as they last, in random order among equals.
+    """
+    classes = np.unique(labels)
+    if not 1 <= label_cap <= len(classes):
+        raise PartitionError(f"unbalanced: labels must be 1…{len(classes)}, not {label_cap}")
+    _check_clients(len(labels), clients)
+    rng = _rng(seed)
+    stock = [rng.permutation(np.flatnonzero(labels == class_)) for class_ in classes]
+    parts: dict[int, Rows] = {}
+    for client, wanted in sorted(
+        enumerate(arithmetic_sizes(clients, len(labels))), key=lambda item: -item[1]
+    ):
+        parts[client] = _take_from_largest(stock, wanted, label_cap, rng)
+        if len(parts[client]) < max(wanted, MIN_SAMPLES):
+            raise PartitionError(
+                f"unbalanced: client {client} wants {wanted} samples of {label_cap} labels, only "
+                f"{len(parts[client])} are left; allow more labels or fewer clients"
+            )
+    return _sorted([parts[client] for client in range(clients)])
+
+
+def natural(owners: Labels, clients: int, seed: int, *, minimum: int = MIN_SAMPLES) -> Parts:
+    """Each client holds what one owner (writer, role, movie, area) made; owners are drawn at random.
+
+    Raises:
+        PartitionError: fewer owners than clients have at least `minimum` samples.
+    """
+    people, counts = np.unique(owners, return_counts=True)
+    rich = people[counts >= max(minimum, MIN_SAMPLES)]
+    if not 1 <= clients <= len(rich):
+        raise PartitionError(
+            f"natural: {clients} clients, but {len(rich)} owners have at least {max(minimum, MIN_SAMPLES)} samples"
+        )
+    chosen = np.sort(_rng(seed).permutation(rich)[:clients])
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], chosen, "left")
+    stops = np.searchsorted(owners[order], chosen, "right")
+    return _sorted([order[start:stop] for start, stop in zip(starts, stops, strict=True)])
+
+
+def hold_out(rows: Rows, seed: int, fraction: float = HELD_OUT) -> Holding:
+    """Split a participant's rows at random; at least one is held out and one is left to train on.
+
+    Raises:
+        PartitionError: fewer than two rows, or a fraction outside (0, 1).
+    """
+    if len(rows) < MIN_SAMPLES:
+        raise PartitionError(f"holding out needs at least {MIN_SAMPLES} samples, not {len(rows)}")
+    if not 0 < fraction < 1:
+        raise PartitionError(f"the held-out part must lie between 0 and 1, not {fraction}")
+    count = min(max(1, round(len(rows) * fraction)), len(rows) - 1)
+    order = rows[_rng(seed).permutation(len(rows))]
+    return Holding(train=np.sort(order[count:]), held=order[:count])
+
+
+def _deal_natural(dataset: Dataset, clients: int, seed: int, values: Mapping[str, float]) -> Parts:
+    if not dataset.groups:
+        raise PartitionError(f"natural: data set {dataset.name} does not name the owners of its samples")
+    kind = min(dataset.groups, key=lambda name: OWNERS.index(name) if name in OWNERS else len(OWNERS))
+    return natural(dataset.groups[kind], clients, seed, minimum=int(values["min"]))
+
+
+def _deal_by(kind: str) -> Callable[[Dataset, int, int, Mapping[str, float]], Parts]:
+    def deal(dataset: Dataset, clients: int, seed: int, values: Mapping[str, float]) -> Parts:
+        if kind not in dataset.groups:
+            known = ", ".join(sorted(dataset.groups)) or "none"
+            raise PartitionError(f"data set {dataset.name} has no owners by {kind}; it has: {known}")
+        return natural(dataset.groups[kind], clients, seed, minimum=int(values["min"]))
+
+    return deal
+
+
+Deal: TypeAlias = Callable[[Dataset, int, int, Mapping[str, float]], Parts]
+OWNERS: Final = ("client", "writer", "role", "movie", "area", "play", "soil")
+"""Kinds of owners; `natural` takes the first that a data set names."""
+PARTITIONS: Final[Mapping[str, tuple[Deal, Mapping[str, float]]]] = {
+    "iid": (lambda data, n, seed, _: iid(data.y, n, seed), {}),
+    "dirichlet": (
+        lambda data, n, seed, v: dirichlet(data.y, n, seed, concentration=v["lambda"]),
+        {"lambda": 1.0},
+    ),
+    "shards": (
+        lambda data, n, seed, v: shards(
+            data.y, n, seed, per_client=int(v["per"]), size=int(v["size"]) or None
+        ),
+        {"per": 2, "size": 0},
+    ),
+    "unbalanced": (
+        lambda data, n, seed, v: unbalanced(data.y, n, seed, label_cap=int(v["labels"])),
+        {"labels": 5},
+    ),
+    "natural": (_deal_natural, {"min": MIN_SAMPLES}),
+    **{kind: (_deal_by(kind), {"min": MIN_SAMPLES}) for kind in OWNERS},
+}
+
+
+def partition(dataset: Dataset, how: str, clients: int, seed: int) -> Parts:
+    """Deal a data set's training samples as `how` says: `iid`, `dirichlet:lambda=0.1`, `shards:per=2,size=500`, …
+
+    Raises:
+        UnknownNameError: no such partition or parameter.
+        PartitionError: the data cannot be dealt so.
+    """
+    name, values = names.parse_call(
+        "partition", how, {known: defaults for known, (_, defaults) in PARTITIONS.items()}
+    )
+    deal, _ = PARTITIONS[name]
+    return deal(dataset, clients, seed, values)
+
+
+def _rng(seed: int) -> np.random.Generator:
+    if seed < 0:
+        raise InputError(f"a seed must not be negative, not {seed}")
+    return np.random.Generator(np.random.Philox(seed))
+
+
+def _check_clients(samples: int, clients: int) -> None:
+    if clients < 1:
+        raise PartitionError(f"there must be at least one client, not {clients}")
+    if samples < MIN_SAMPLES * clients:
+        raise PartitionError(
+            f"{samples} samples are too few for {clients} clients; each needs {MIN_SAMPLES} (to train and to hold out)"
+        )
+
+
+def _filled(parts: list[Rows]) -> list[Rows]:
+    for client in range(len(parts)):
+        while len(parts[client]) < MIN_SAMPLES:
+            richest = max(range(len(parts)), key=lambda other: (len(parts[other]), -other))
+            parts[client] = np.append(parts[client], parts[richest][-1])
+            parts[richest] = parts[richest][:-1]
+    return parts
+
+
+def _take_from_largest(stock: list[Rows], wanted: int, label_cap: int, rng: np.random.Generator) -> Rows:
+    order = sorted(rng.permutation(len(stock)), key=lambda class_: -len(stock[class_]))[:label_cap]
+    taken: list[Rows] = []
+    for place, class_ in enumerate(reversed(order)):
+        share = -(-(wanted - sum(map(len, taken))) // (len(order) - place))
+        taken.append(stock[class_][:share])
+        stock[class_] = stock[class_][share:]
+    return np.concatenate(taken)
+
+
+def _sorted(parts: Sequence[Rows]) -> Parts:
+    return tuple(np.sort(part).astype(np.int64) for part in parts)

@@ -1,0 +1,201 @@
+"""Training: from a head and private samples to an update. The simulator and the node call this one function.
+
+The result depends on model, head, samples, recipe, seed and round alone: it has the same bits alone, beside
+other trainings, and in another process of the same machine. Shapes: K clients, D parameters.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chainfl.errors import InputError, LengthError
+from chainfl.learning.compute import batch_of, borrowed, check_fits, pick_device, side_by_side
+from chainfl.learning.dataset import Rows, Samples
+from chainfl.learning.models import Flat, flatten_into, load_flat
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a worker trains: plain SGD on cross-entropy, with momentum and FedProx's proximal term as options.
+
+    `local_steps`, if set, counts batches instead of epochs. From round `decay_at` on, the rate is multiplied
+    by `decay`. The last batch of an epoch is smaller if the samples do not divide evenly, and counts as a step.
+    """
+
+    learning_rate: float = 0.01
+    batch: int = 32
+    local_epochs: int = 1
+    local_steps: int | None = None
+    momentum: float = 0.0
+    proximal: float = 0.0
+    decay: float = 1.0
+    decay_at: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("learning_rate", self.learning_rate), ("decay", self.decay)):
+            if not 0 < value < float("inf"):
+                raise InputError(f"{name} must be a positive number, not {value}")
+        for name, value in (("batch", self.batch), ("local_epochs", self.local_epochs)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
+        if self.local_steps is not None and self.local_steps < 1:
+            raise InputError(f"local_steps must be at least 1, not {self.local_steps}")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum must lie in [0, 1), not {self.momentum}")
+        if not 0 <= self.proximal < float("inf"):
+            raise InputError(f"proximal must not be negative, not {self.proximal}")
+
+    def rate(self, round_: int) -> float:
+        """The learning rate of a round."""
+        decayed = self.decay_at is not None and round_ >= self.decay_at
+        return self.learning_rate * (self.decay if decayed else 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One client's samples and seed."""
+
+    samples: Samples
+    seed: int
+
+
+def train(
+    model: str,
+    head_D: Flat,
+    samples: Samples,
+    recipe: Recipe,
+    seed: int,
+    *,
+    round_: int = 0,
+    device: str = "cpu",
+    out_D: Flat | None = None,
+) -> Flat:
+    """The update: the head after local training, written to `out_D` if given.
+
+    Raises:
+        InputError: samples and model do not fit.
+        LengthError: the head does not have the model's length.
+    """
+    spec, place = check_fits(model, samples), pick_device(device)
+    with borrowed(model, place) as network:
+        load_flat(network, head_D)
+        network.train()
+        step = _Step(network, recipe, recipe.rate(round_))
+        for rows in batches(samples.rows, recipe, seed):
+            x, y = batch_of(spec, samples, rows, place)
+            step(functional.cross_entropy(network(x), y))
+        return flatten_into(network, out_D)
+
+
+def train_many(
+    model: str,
+    head_D: Flat,
+    jobs: Sequence[Job],
+    recipe: Recipe,
+    *,
+    round_: int = 0,
+    device: str = "cpu",
+    threads: int | None = None,
+    out_KD: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """Every client's update, in the order of the jobs; the same bits for any number of threads.
+
+    Clients share the head, the data and the models they train in; only one row of the result is theirs. Those
+    with most samples start first, so that the threads end together.
+
+    Raises:
+        LengthError: `out_KD` is not of KxD.
+    """
+    updates_KD = np.empty((len(jobs), len(head_D)), np.float32) if out_KD is None else out_KD
+    if updates_KD.shape != (len(jobs), len(head_D)):
+        raise LengthError(
+            f"the result has {list(updates_KD.shape)} places for {len(jobs)} x {len(head_D)} numbers"
+        )
+    longest_first = sorted(range(len(jobs)), key=lambda k: -len(jobs[k].samples))
+    work = [
+        partial(
+            train,
+            model,
+            head_D,
+            jobs[k].samples,
+            recipe,
+            jobs[k].seed,
+            round_=round_,
+            device=device,
+            out_D=updates_KD[k],
+        )
+        for k in longest_first
+    ]
+    side_by_side(work, threads)
+    return updates_KD
+
+
+def batches(rows: Rows, recipe: Recipe, seed: int) -> Iterator[Rows]:
+    """The rows of each step: every epoch in a new order drawn from `seed`, cut into batches."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    steps_an_epoch = -(-len(rows) // recipe.batch)
+    remaining = recipe.local_steps or recipe.local_epochs * steps_an_epoch
+    while remaining > 0:
+        order = rows[rng.permutation(len(rows))]
+        for start in range(0, len(rows), recipe.batch)[:remaining]:
+            yield order[start : start + recipe.batch]
+        remaining -= steps_an_epoch
+
+
+def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, device: str = "cpu") -> Flat:
+    """The gradient of the mean loss over all samples at `flat_D` (VaRSeL's ∇l, exact up to rounding)."""
+    spec, place = check_fits(model, samples), pick_device(device)
+    with borrowed(model, place) as network:
+        load_flat(network, flat_D)
+        network.eval()
+        parameters = list(network.parameters())
+        total = [torch.zeros_like(parameter) for parameter in parameters]
+        for start in range(0, len(samples), chunk):
+            x, y = batch_of(spec, samples, samples.rows[start : start + chunk], place)
+            loss = functional.cross_entropy(network(x), y, reduction="sum") / len(samples)
+            for sum_, part in zip(total, torch.autograd.grad(loss, parameters), strict=True):
+                sum_.add_(part)
+        with torch.no_grad():
+            for tensor in network.state_dict().values():
+                tensor.zero_() if tensor.is_floating_point() else None
+            for parameter, sum_ in zip(parameters, total, strict=True):
+                parameter.copy_(sum_)
+        return flatten_into(network, None)
+
+
+class _Step:
+    """One SGD step at a time; holds the momentum and, for FedProx, the head it must stay near."""
+
+    __slots__ = ("head", "momentum", "parameters", "proximal", "rate", "speed")
+
+    def __init__(self, network: nn.Module, recipe: Recipe, rate: float) -> None:
+        self.parameters = list(network.parameters())
+        self.rate, self.momentum, self.proximal = rate, recipe.momentum, recipe.proximal
+        self.head = [parameter.detach().clone() for parameter in self.parameters] if self.proximal else []
+        self.speed: list[Tensor] = []
+
+    def __call__(self, loss: Tensor) -> None:
+        gradients = list(
+            torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
+        )
+        with torch.no_grad():
+            for k, head in enumerate(self.head):
+                gradients[k] = gradients[k].add(self.parameters[k] - head, alpha=self.proximal)
+            if self.momentum:
+                gradients = self._with_momentum(gradients)
+            for parameter, direction in zip(self.parameters, gradients, strict=True):
+                parameter.add_(direction, alpha=-self.rate)
+
+    def _with_momentum(self, gradients: list[Tensor]) -> list[Tensor]:
+        if not self.speed:
+            self.speed = [gradient.clone() for gradient in gradients]
+        else:
+            for speed, part in zip(self.speed, gradients, strict=True):
+                speed.mul_(self.momentum).add_(part)
+        return self.speed
