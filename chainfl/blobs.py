@@ -84,8 +84,7 @@ def get_model(
 ) -> Vector:
     """The vector behind a model node, its root rebuilt from the bytes.
 
-    With `pin` the store first fetches and keeps the whole model: an IPFS daemon does that several times
-    faster than chunk by chunk, and whoever vouches for a model has to serve it anyway.
+    With `pin` the store first fetches and keeps the whole model, for whoever vouches for one has to serve it.
 
     Raises:
         StoreError: a part cannot be had now.

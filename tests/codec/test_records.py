@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from chainfl.codec.records import (
     TOTAL_SHARES,
     Attestation,
     BlockNode,
+    Entry,
     Layout,
     Manifest,
     Member,
@@ -309,3 +311,13 @@ def test_the_largest_allowed_round_fits_one_block() -> None:
 
 def test_records_and_vectors_agree_on_the_scale() -> None:
     assert vector.MAX_SCALE == MAX_SCALE
+
+
+@pytest.mark.parametrize("entry", [Layout, ModelNode, BlockNode, Member, Update, Attestation, Manifest])
+def test_every_field_is_documented_in_order(entry: type[Entry]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "schemas" / "records.md").read_text()
+
+    section = re.split(rf"^(?:## )?{entry.__name__}\b", page, flags=re.MULTILINE)[1]
+    table = section[section.index("| field") :].split("\n\n")[0]
+
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(entry.SHAPE)
