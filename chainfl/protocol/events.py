@@ -189,12 +189,13 @@ class LieProven(Event):
 
 @dataclass(frozen=True, slots=True)
 class Convicted(Event):
-    """An account proposed or attested a proven lie."""
+    """An account proposed or attested a proven lie. Part of what is slashed goes to the task's escrow."""
 
     round: int
     attempt: int
     id: Id
     slashed: int
+    to_escrow: int
 
 
 @dataclass(frozen=True, slots=True)

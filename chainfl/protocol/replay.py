@@ -1,6 +1,6 @@
 """A task rebuilt from its events alone: what nodes, audit and index read a chain with (docs/protocol.md section 10).
 
-`fold` changes the task it is given. The events of the task and those of the registry that name it come in ledger order.
+`fold` changes the task it is given. The events of the task come in ledger order; the registry's are not needed.
 """
 
 from collections.abc import Callable
@@ -103,6 +103,7 @@ def _noted(task: Task, event: events.FindingNoted, block_number: int) -> None:
 
 def _convicted(task: Task, event: events.Convicted, _: int) -> None:
     task.round.convicted |= {event.id}
+    task.escrow += event.to_escrow
 
 
 def _silent(task: Task, event: events.Silent, _: int) -> None:
@@ -149,12 +150,6 @@ def _refunded(task: Task, event: events.Refunded, _: int) -> None:
     task.escrow -= event.amount
 
 
-def _withdrawn(task: Task, event: events.Withdrawn, _: int) -> None:
-    """A task takes its part of a lie slash out of the registry, into its escrow."""
-    if event.account == event.to == task.address:
-        task.escrow += event.amount
-
-
 _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {
     events.Enrolled: _enrolled,
     events.Left: _left,
@@ -179,5 +174,4 @@ _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {
     events.Abandoned: _abandoned,
     events.TaskEnded: _ended,
     events.Refunded: _refunded,
-    events.Withdrawn: _withdrawn,
 }

@@ -620,7 +620,7 @@ def prove(
     for id_ in guilty:
         slashed = stakes.slash(task.by_id(id_).address, task.address, Slash.LIE, finder)
         task.escrow += slashed.to_escrow
-        task.events.append(events.Convicted(round_number, attempt, id_, slashed.amount))
+        task.events.append(events.Convicted(round_number, attempt, id_, slashed.amount, slashed.to_escrow))
     round_.convicted |= set(guilty)
     for id_ in guilty:
         _apply(task, call, task.by_id(id_).address, stakes)
