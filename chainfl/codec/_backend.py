@@ -4,7 +4,7 @@ Kernels release the GIL and work on slices. So any Python thread may call them, 
 pool, and no result depends on how the slices were cut.
 """
 
-import importlib.util
+import importlib
 import itertools
 import os
 import threading
@@ -24,12 +24,18 @@ PIECES_PER_THREAD = 4  # small pieces even out cores that others keep busy
 
 def has_numba() -> bool:
     """True when kernels are compiled; CHAINFL_NO_NUMBA=1 or a missing numba selects the plain ones."""
-    return os.environ.get("CHAINFL_NO_NUMBA", "") != "1" and _is_installed("numba")
+    is_unwanted = "1" in (os.environ.get("CHAINFL_NO_NUMBA"), os.environ.get("NUMBA_DISABLE_JIT"))
+    return not is_unwanted and _can_import("numba")
 
 
 @cache
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+def _can_import(package: str) -> bool:
+    """False also where the package is there but does not go with the others, such as a newer numpy."""
+    try:
+        importlib.import_module(package)
+    except (ImportError, OSError):
+        return False
+    return True
 
 
 def compiled(*signatures: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -43,7 +49,7 @@ def compiled(*signatures: str) -> Callable[[Callable[..., Any]], Callable[..., A
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             kernel = numba.njit(list(signatures), nogil=True, cache=True, error_model="numpy")(function)
-        except (RuntimeError, OSError, EOFError):
+        except Exception:  # a damaged cache may raise anything; a faulty kernel raises again below
             kernel = numba.njit(list(signatures), nogil=True, error_model="numpy")(function)
         return kernel
 

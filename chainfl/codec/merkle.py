@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from chainfl.codec import _plain
 from chainfl.codec._backend import has_numba, in_parallel
-from chainfl.codec.vector import BIAS, BYTES, Buffer, Vector, as_vector, check_bytes
+from chainfl.codec.vector import BIAS, BYTES, Buffer, Vector, check_bytes, check_vector, view_bytes
 from chainfl.errors import InputError, LengthError, ProofError
 
 LEAF_PARAMETERS = 64
@@ -82,8 +82,7 @@ def root_from_bytes(data: Buffer, d: int, *, threads: int | None = None) -> byte
     Raises:
         LengthError: the bytes are truncated or oversized.
     """
-    check_bytes(memoryview(data).nbytes, d)
-    return root(np.frombuffer(data, ">u4"), threads=threads)
+    return root(view_bytes(data, d), threads=threads)
 
 
 def root_from_chunks(chunks: Iterable[Buffer], d: int, *, threads: int | None = None) -> bytes:
@@ -177,8 +176,8 @@ def _leaf_count(d: int) -> int:
 
 
 def _leaf_digests(u: Vector, threads: int | None) -> NDArray[np.uint32]:
-    is_foreign = u.dtype.newbyteorder("=") == np.uint32 and u.dtype != np.uint32
-    words = np.require(u.view(np.uint32), requirements=["C", "A"]) if is_foreign else as_vector(u)
+    is_foreign = check_vector(u).dtype != np.uint32
+    words = np.require(u.view(np.uint32), requirements=["C", "A"])
     digests = np.empty((_leaf_count(u.size), _DIGEST_WORDS), np.uint32)
     whole = u.size // LEAF_PARAMETERS
     _hash_messages(words, LEAF_PARAMETERS, _LEAF_PREFIX, is_foreign, whole, digests, threads)

@@ -80,7 +80,7 @@ def from_bytes(data: Buffer, d: int, *, out: Vector | None = None) -> Vector:
 
 def view_bytes(data: Buffer, d: int) -> NDArray[np.uint32]:
     """The parameters in canonical bytes, not copied: a big-endian array that `root` and `combine` accept."""
-    check_bytes(len(memoryview(data).cast("B")), d)
+    check_bytes(memoryview(data).nbytes, d)
     return np.frombuffer(data, ">u4")
 
 
@@ -103,9 +103,14 @@ def from_signed(w: ArrayLike) -> Vector:
 
 def as_vector(u: Vector) -> Vector:
     """u itself, or its copy in native order without gaps; anything but one dimension of uint32 is refused."""
+    return np.require(check_vector(u), np.uint32, ["C", "A"])
+
+
+def check_vector(u: Vector) -> Vector:
+    """u itself, refused unless it is one dimension of uint32, in either byte order."""
     if u.dtype.newbyteorder("=") != np.uint32 or u.ndim != 1:
         raise InputError(f"a vector is one dimension of uint32, not {u.dtype} of shape {u.shape}")
-    return np.require(u, np.uint32, ["C", "A"])
+    return u
 
 
 def check_scale(s: int) -> int:

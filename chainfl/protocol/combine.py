@@ -9,6 +9,7 @@ memmap is one too), or a `Readable` that fetches slices, of which one chunk is h
 """
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
@@ -60,7 +61,7 @@ def combine(
         SharesError: shares are negative, miscounted, or do not sum to 2^31.
         LengthError: inputs differ in length.
     """
-    check_shares(shares, len(updates))
+    shares = check_shares(shares, len(updates))
     parts = [(each, share) for each, share in zip((head, *updates), shares, strict=True) if share]
     inputs = _present([each for each, _ in parts])
     shares_K = np.array([share for _, share in parts], np.uint32)
@@ -89,7 +90,7 @@ def combine_ranks(
         SharesError: shares are negative, miscounted, or do not sum to 2^31.
         LengthError: inputs differ in length.
     """
-    check_shares(shares, len(updates))
+    shares = check_shares(shares, len(updates))
     heads = 1 if shares[0] else 0
     inputs = _present([*([head] * heads), *updates])
     shares_K = np.array(shares[1 - heads :], np.uint32)
@@ -104,15 +105,25 @@ def combine_ranks(
     return u_D
 
 
-def check_shares(shares: Sequence[int], updates: int) -> None:
-    """Refuse shares that are not p_0..p_K, non-negative, with sum 2^31."""
+def check_shares(shares: Sequence[int], updates: int) -> tuple[int, ...]:
+    """The shares, refused unless they are p_0..p_K, non-negative, with sum 2^31."""
     if len(shares) != updates + 1:
         raise SharesError(f"{len(shares)} shares for {updates} updates: give p_0 and one each, {updates + 1}")
-    for index, share in enumerate(shares):
-        if share < 0:
-            raise SharesError(f"share p_{index} is {share}: shares are not negative")
-    if sum(shares) != TOTAL:
-        raise SharesError(f"shares sum to {sum(shares)}, not to 2^31 = {TOTAL}")
+    whole = tuple(_whole_share(index, share) for index, share in enumerate(shares))
+    if sum(whole) != TOTAL:
+        raise SharesError(f"shares sum to {sum(whole)}, not to 2^31 = {TOTAL}")
+    return whole
+
+
+def _whole_share(index: int, share: int) -> int:
+    """The share as a Python integer, for sums of numpy's would wrap around."""
+    try:
+        whole = operator.index(share)
+    except TypeError:
+        raise SharesError(f"share p_{index} is {share!r}: shares are integers") from None
+    if whole < 0:
+        raise SharesError(f"share p_{index} is {whole}: shares are not negative")
+    return whole
 
 
 def spread(kept: range, amount: int, count: int | None = None) -> tuple[int, ...]:

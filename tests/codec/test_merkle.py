@@ -194,6 +194,17 @@ def test_a_model_without_parameters_is_refused() -> None:
         merkle.root(np.zeros(0, np.uint32))
 
 
+def test_what_is_not_a_vector_has_no_root() -> None:
+    for wrong in (
+        np.zeros((2, 64), ">u4"),
+        np.zeros((2, 64), np.uint32),
+        np.zeros(64, np.int32),
+        np.zeros(64),
+    ):
+        with pytest.raises(InputError, match="a vector is one dimension of uint32"):
+            merkle.root(wrong)  # type: ignore[arg-type]
+
+
 def test_many_threads_may_build_trees_at_once() -> None:
     rng = np.random.default_rng(3)
     models = [rng.integers(0, 2**32, 60_000, np.uint32) for _ in range(8)]

@@ -1,5 +1,6 @@
 import itertools
 import json
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,6 +179,20 @@ def test_what_has_no_share_is_not_touched() -> None:
     assert combine_ranks(Untouchable(), [u], [0, TOTAL]).tolist() == u.tolist()
 
 
+def test_streaming_holds_one_chunk_per_input() -> None:
+    K, D, chunk = 12, 200_000, 1 << 14
+    updates = [Stored(np.full(D, k, np.uint32)) for k in range(K)]
+    shares = [0, *spread(range(K), TOTAL)]
+    combine(None, updates, shares, chunk=chunk)
+
+    tracemalloc.start()
+    combine(None, updates, shares, chunk=chunk)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 2 * 4 * D + K * 4 * chunk
+
+
 def test_what_has_a_share_must_be_there() -> None:
     with pytest.raises(InputError, match="missing"):
         combine(None, [np.zeros(3, np.uint32)], [1, TOTAL - 1])
@@ -201,6 +216,8 @@ def test_the_result_may_take_the_place_of_an_input() -> None:
         ([TOTAL + 1, 0, -1], "share p_2 is -1"),
         ([TOTAL, 1, 0], "shares sum to 2147483649, not to 2"),
         ([0, 0, 0], "shares sum to 0"),
+        ([TOTAL - 1, 0.5, 0.5], "share p_1 is 0.5: shares are integers"),
+        (np.array([TOTAL, TOTAL, TOTAL], np.uint32), "shares sum to 6442450944"),
     ],
 )
 def test_shares_that_are_not_a_whole_are_refused(shares: list[int], fault: str) -> None:
