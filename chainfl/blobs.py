@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from numpy import uint32
-from numpy.typing import NDArray
-
 from chainfl.codec import cbor, merkle, vector
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import CHUNK_BYTES, Layout, ModelNode, Record, chunk_sizes
+from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, ModelMismatchError, RecordError
 from chainfl.ports import BlobStore
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
-Vector = NDArray[uint32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfl import blobs
-from chainfl.blobs import Vector
 from chainfl.codec import merkle, vector
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import CHUNK_BYTES, Layout, Manifest, ModelNode, Tensor
+from chainfl.codec.vector import Vector
 from chainfl.errors import (
     BlobNotFoundError,
     BlobTooLargeError,

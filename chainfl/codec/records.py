@@ -350,7 +350,7 @@ class Member(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Update(Entry):
-    """A revealed update. `cid` is null when the committee did not vouch for its bytes.
+    """A revealed update. `cid` is null when the update was not included.
 
     A link to bytes that nobody has would keep `ipfs pin add` of the whole history from ever ending; the chain
     holds the digest in any case.

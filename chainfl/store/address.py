@@ -1,5 +1,6 @@
 """Where a store is, as one word: `dir:PATH`, `ipfs:MULTIADDR`, or the URL of an IPFS daemon's RPC."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
@@ -29,6 +30,7 @@ def open_store(address: str, settings: IpfsSettings | None = None) -> DirectoryS
     raise InputError(f"store address {address!r:.200}: expected {FORMS}")
 
 
+_HOST = re.compile(r"[A-Za-z0-9_:-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 _HOSTS: dict[str, Callable[[str], object]] = {
     "ip4": IPv4Address,
     "ip6": IPv6Address,
@@ -42,7 +44,7 @@ def parse_multiaddr(text: str) -> Endpoint:
     """The endpoint of `/ip4|ip6|dns…/HOST/tcp/PORT`, with `/http` or `/https` after it or not."""
     match text.removeprefix("/").split("/"):
         case [kind, host, "tcp", port, *tail] if (
-            kind in _HOSTS and host and tail in ([], ["http"], ["https"])
+            kind in _HOSTS and _HOST.fullmatch(host) and tail in ([], ["http"], ["https"])
         ):
             with suppress(AddressValueError):
                 _HOSTS[kind](host)
@@ -61,17 +63,14 @@ def parse_url(text: str) -> Endpoint:
         raise InputError(
             "store address: a user or password does not belong in it; use a local daemon or a tunnel"
         )
-    if (
-        not parts.hostname
-        or parts.path not in ("", "/", "/api/v0", "/api/v0/")
-        or parts.query
-        or parts.fragment
-    ):
+    is_bare = parts.path in ("", "/", "/api/v0", "/api/v0/") and not parts.query and not parts.fragment
+    host = parts.hostname or ""
+    if not is_bare or not _HOST.fullmatch(host):
         raise InputError(f"store address {text!r:.200}: expected a URL such as http://127.0.0.1:5001")
-    return Endpoint(parts.hostname, _port(text, str(port)), parts.scheme == "https")
+    return Endpoint(host, _port(text, str(port)), parts.scheme == "https")
 
 
 def _port(text: str, port: str) -> int:
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    if not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
         raise InputError(f"store address {text!r:.200}: port {port!r:.20} is not within 1 … 65535")
     return int(port)

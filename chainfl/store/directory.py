@@ -19,6 +19,7 @@ from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.errors import (
     BlobNotFoundError,
     BlobTooLargeError,
+    CidError,
     RecordError,
     StoreError,
     StoreFullError,
@@ -51,7 +52,9 @@ class DirectoryStore:
         cid = Cid.of(data, codec)
         path = self._path(cid)
         with _mapped(f"writing {cid} to {self._root}"):
-            if not _holds(path, cid, len(data)):
+            if _holds(path, cid, len(data)):
+                path.touch()  # put now, as far as `collect` is concerned
+            else:
                 self._write(path, data)
         return cid
 
@@ -83,7 +86,8 @@ class DirectoryStore:
 
     def has(self, cid: Cid) -> bool:
         """Whether there is a block of this name."""
-        return self._path(cid).exists()
+        with _mapped(f"looking for {cid} in {self._root}"):
+            return self._path(cid).exists()
 
     def pin(self, cid: Cid) -> None:
         """Check that this and all it links to is here, and note it as kept.
@@ -91,7 +95,7 @@ class DirectoryStore:
         Raises:
             BlobNotFoundError: names the first part that is not here.
         """
-        self._walk(cid)
+        self._walk(cid, set(self.pins()))
         with _mapped(f"pinning {cid} in {self._root}"):
             self._write(self._pins / str(cid), b"")
 
@@ -103,21 +107,38 @@ class DirectoryStore:
     def pins(self) -> list[Cid]:
         """What is pinned, sorted."""
         with _mapped(f"listing pins of {self._root}"):
-            return sorted(Cid.parse(path.name) for path in self._pins.iterdir())
+            return sorted(_named(self._pins.iterdir()))
 
-    def _walk(self, start: Cid) -> None:
-        """Visit all that is linked; what is pinned was visited before, so a history costs a block a round."""
-        open_, seen = [start], {start}
+    def collect(self, before: float) -> int:
+        """Remove what no pin reaches and nobody has put since `before` (seconds, as `time.time()`).
+
+        Leave writers time to pin what they put: an hour is plenty. Says how many bytes were freed.
+        """
+        kept: set[Cid] = set()
+        for cid in self.pins():
+            self._walk(cid, kept)
+        freed = 0
+        with _mapped(f"collecting in {self._root}"):
+            for path in self._blocks.glob("*/*"):
+                with suppress(FileNotFoundError):
+                    found = path.stat()
+                    if found.st_mtime < before and kept.isdisjoint(_named([path])):
+                        path.unlink()
+                        freed += found.st_size
+        return freed
+
+    def _walk(self, start: Cid, seen: set[Cid]) -> None:
+        """Add all that is linked to `seen`; with the pins in it, a history costs one block a round."""
+        open_ = [start]
         while open_:
             cid = open_.pop()
-            if (self._pins / str(cid)).exists():
+            if cid in seen:
                 continue
+            seen.add(cid)
             if not self.has(cid):
                 raise BlobNotFoundError(f"{cid}, which {start} needs, is not in {self._root}")
             if cid.codec is Codec.DAG_CBOR:
-                fresh = [link for link in _links(self.get(cid, cbor.MAX_BYTES), cid) if link not in seen]
-                seen.update(fresh)
-                open_.extend(fresh)
+                open_.extend(_links(self.get(cid, cbor.MAX_BYTES), cid))
 
     def _path(self, cid: Cid) -> Path:
         name = str(cid)
@@ -144,6 +165,13 @@ def _links(data: bytes, cid: Cid) -> Iterable[Cid]:
         return cbor.links(cbor.decode(data))
     except RecordError as error:
         raise RecordError(f"{cid}: {error}") from error
+
+
+def _named(paths: Iterable[Path]) -> Iterator[Cid]:
+    """The names among these files; what somebody else left there is none of ours."""
+    for path in paths:
+        with suppress(CidError):
+            yield Cid.parse(path.name)
 
 
 def _holds(path: Path, cid: Cid, size: int) -> bool:

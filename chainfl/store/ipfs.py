@@ -11,6 +11,7 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -72,15 +73,14 @@ class IpfsStore:
         self._settings = settings or IpfsSettings()
         self._idle: LifoQueue[HTTPConnection] = LifoQueue()
         self._boundary = secrets.token_hex(16)
+        weakref.finalize(self, _drain, self._idle)
 
     def __repr__(self) -> str:
         return f"IpfsStore({str(self._endpoint)!r})"
 
     def close(self) -> None:
         """Close idle connections; the store can be used again."""
-        with suppress(Empty):
-            while True:
-                self._idle.get_nowait().close()
+        _drain(self._idle)
 
     def put(self, data: Octets, codec: Codec) -> Cid:
         """Hand these bytes to the daemon, and check that it gives them our name.
@@ -185,7 +185,7 @@ class IpfsStore:
                 raise StoreTimeoutError(
                     f"{self._endpoint} did not answer {command} in {seconds:g} s"
                 ) from error
-            except (OSError, HTTPException) as error:
+            except (OSError, HTTPException, UnicodeError) as error:
                 self.close()  # idle connections to a daemon that went away are dead too
                 if not left or time.monotonic() + pause >= deadline:
                     reason = str(error) or type(error).__name__
@@ -227,6 +227,12 @@ class IpfsStore:
             "Content-Type: application/octet-stream\r\n\r\n"
         )
         return b"".join((head.encode(), data, f"\r\n--{self._boundary}--\r\n".encode()))
+
+
+def _drain(idle: LifoQueue[HTTPConnection]) -> None:
+    with suppress(Empty):
+        while True:
+            idle.get_nowait().close()
 
 
 class _TooLongError(Exception):

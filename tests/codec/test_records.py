@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfl.codec import cbor, vector
@@ -146,7 +146,6 @@ def test_a_record_comes_back_from_its_bytes(record: Record) -> None:
     assert record.cid == Cid.of(data, Codec.DAG_CBOR)
 
 
-@settings(max_examples=300)
 @given(records, st.data())
 def test_a_changed_byte_is_refused_or_gives_another_record_with_another_cid(
     record: Record, draw: st.DataObject

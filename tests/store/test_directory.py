@@ -3,6 +3,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,44 @@ def test_a_pin_asks_for_everything_that_is_linked(store: DirectoryStore) -> None
     store.unpin(root)
     store.unpin(root)
     assert store.pins() == []
+
+
+def test_collecting_removes_what_no_pin_reaches_and_nobody_put_lately(store: DirectoryStore) -> None:
+    leaf = store.put(b"leaf", Codec.RAW)
+    first = store.put(cbor.encode({"leaf": leaf}), Codec.DAG_CBOR)
+    newest = store.put(cbor.encode({"prev": first}), Codec.DAG_CBOR)
+    loose = store.put(b"loose", Codec.RAW)
+    store.pin(first)
+    store.pin(newest)
+
+    assert store.collect(before=0) == 0
+    assert store.has(loose)
+    assert store.collect(before=time.time() + 60) == len(b"loose")
+    assert not store.has(loose)
+    assert all(store.has(cid) for cid in (leaf, first, newest))
+
+    store.unpin(first)
+    store.unpin(newest)
+    store.collect(before=time.time() + 60)
+    assert not any(store.has(cid) for cid in (leaf, first, newest))
+
+
+def test_a_block_that_was_put_again_counts_as_new(store: DirectoryStore, tmp_path: Path) -> None:
+    cid = store.put(b"again", Codec.RAW)
+    os.utime(block_path(tmp_path, cid), (0, 0))
+
+    store.put(b"again", Codec.RAW)
+
+    assert store.collect(before=1000) == 0
+
+
+def test_files_of_others_in_the_directory_are_left_alone(store: DirectoryStore, tmp_path: Path) -> None:
+    cid = store.put(b"mine", Codec.RAW)
+    (tmp_path / "store/pins/README").write_text("not a pin")
+
+    store.pin(cid)
+
+    assert store.pins() == [cid]
 
 
 def test_a_pin_of_a_record_that_is_not_canonical_is_refused_by_name(store: DirectoryStore) -> None:

@@ -247,6 +247,22 @@ def test_nobody_there_is_one_clear_error() -> None:
         IpfsStore(Endpoint("127.0.0.1", port), QUICK).get(HELLO, 5)
 
 
+def test_a_host_that_cannot_be_a_name_is_one_clear_error() -> None:
+    with pytest.raises(StoreError, match="cannot be reached"):
+        IpfsStore(Endpoint("a..b", 5001), QUICK).get(HELLO, 5)
+
+
+def test_connections_of_a_forgotten_store_are_closed() -> None:
+    with daemon(say(b"hello")) as (_, server):
+        store = IpfsStore(Endpoint("127.0.0.1", server.server_address[1]))
+        store.get(HELLO, 5)
+        idle = store._idle
+
+        del store
+
+        assert idle.empty()
+
+
 @pytest.mark.parametrize("data", [b"not json", b"[]", b"[" * 100_000, b'"' + bytes(1 << 17) + b'"', b"\xff"])
 def test_an_answer_that_is_no_json_object_is_one_clear_error(data: bytes) -> None:
     with (
