@@ -160,7 +160,7 @@ def run(check: Check, environment: Mapping[str, str]) -> Outcome:
     """Run one check; long ones show their output while they run."""
     started = time.perf_counter()
     say(f"-- {check.name}")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         check.command,
         cwd=check.folder,
         env=dict(environment),
@@ -169,9 +169,9 @@ def run(check: Check, environment: Mapping[str, str]) -> Outcome:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    output = drain(process, check.streams)
-    counts = check.count(process.wait(), output)
+    ) as process:
+        output = drain(process, check.streams)
+    counts = check.count(process.returncode, output)
     seconds = time.perf_counter() - started
     say(f"   {'FAILED' if counts.failed else 'ok'}, {counts}, {seconds:.1f} s")
     return Outcome(check, counts, output, seconds)
@@ -223,7 +223,11 @@ def main(arguments: Sequence[str]) -> int:
             say(f"\n==== {outcome.check.name} failed ({' '.join(outcome.check.command)})")
             say("\n".join(outcome.output.splitlines()[-TAIL_LINES:]))
     total = sum((outcome.counts for outcome in outcomes), Counts())
-    say(f"\n{sum(outcome.seconds for outcome in outcomes):.0f} s\n{total}")
+    failed = [outcome.check.name for outcome in outcomes if outcome.counts.failed]
+    say(
+        f"\n{sum(outcome.seconds for outcome in outcomes):.0f} s{'; failed: ' if failed else ''}{', '.join(failed)}"
+    )
+    say(str(total))
     return 1 if total.failed else 0
 
 

@@ -1,0 +1,74 @@
+"""scripts/test itself: its last line must never hide a failure."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import checks
+from scripts.checks import Counts, forge_tests, honest, one, pytest_tests
+
+
+FORGE = (
+    "Ran 3 test suites in 1s: \x1b[32m41\x1b[0m tests passed, {failed} failed, 2 skipped (46 total tests)\n"
+)
+
+
+def test_a_lint_counts_as_one() -> None:
+    assert one(0, "") == Counts(passed=1)
+    assert one(3, "") == Counts(failed=1)
+
+
+def test_forge_counts_come_from_its_last_summary() -> None:
+    assert forge_tests(1, FORGE.format(failed=3)) == Counts(41, 3, 2)
+    assert str(forge_tests(0, FORGE.format(failed=0))) == "41 passed, 0 failed, 2 skipped"
+
+
+@pytest.mark.parametrize("counts", [Counts(), Counts(passed=12, skipped=1)])
+def test_a_bad_exit_code_is_a_failure_whatever_was_counted(counts: Counts) -> None:
+    assert honest(1, counts).failed == 1
+    assert honest(0, counts) == counts
+    assert honest(1, Counts(failed=4)).failed == 4
+
+
+def test_pytest_counts_come_from_the_file_it_writes(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "def test_passes(): pass\n"
+        "def test_fails(): assert False\n"
+        "def test_is_left_out(): pytest.skip('no geth')\n"
+        "@pytest.fixture\n"
+        "def broken(): raise ValueError\n"
+        "def test_has_no_scene(broken): pass\n"
+    )
+    junit = tmp_path / "junit.xml"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={junit}", tmp_path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert pytest_tests(junit)(done.returncode, done.stdout) == Counts(passed=1, failed=2, skipped=1)
+
+
+def test_a_pytest_that_wrote_no_file_is_a_failure(tmp_path: Path) -> None:
+    assert pytest_tests(tmp_path / "none.xml")(4, "") == Counts(failed=1)
+
+
+def test_the_output_of_a_failed_check_is_kept_and_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    check = checks.Check("bad", "lint", (sys.executable, "-c", "print('what went wrong'); exit(3)"), one)
+
+    outcome = checks.run(check, {})
+
+    assert outcome.counts == Counts(failed=1)
+    assert outcome.output == "what went wrong\n"
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_depths_select_more_and_more() -> None:
+    assert "not slow and not deep" in checks.pytest_command("fast", Path("junit.xml"), 2)
+    assert "not deep" in checks.pytest_command("default", Path("junit.xml"), 2)
+    assert "-m" not in checks.pytest_command("deep", Path("junit.xml"), 2)[3:]
