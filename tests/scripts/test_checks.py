@@ -9,7 +9,6 @@ import pytest
 from scripts import checks
 from scripts.checks import Counts, forge_tests, honest, one, pytest_tests
 
-
 FORGE = (
     "Ran 3 test suites in 1s: \x1b[32m41\x1b[0m tests passed, {failed} failed, 2 skipped (46 total tests)\n"
 )
