@@ -166,6 +166,25 @@ class Ledger(Protocol):
 Floats = NDArray[np.float32]
 
 
+class Judgement(Protocol):
+    """How good a model is on held-out samples."""
+
+    @property
+    def loss(self) -> float:
+        """Mean loss; NaN where it is none."""
+        ...
+
+    @property
+    def correct(self) -> int:
+        """How many samples it gets right."""
+        ...
+
+    @property
+    def samples(self) -> int:
+        """Out of how many."""
+        ...
+
+
 class Trainer(Protocol):
     """A participant's data and the code that learns from it. It sees floats; roles turn them into integers."""
 
@@ -183,12 +202,8 @@ class Trainer(Protocol):
         """The parameters after local training from the head; the same round gives the same result."""
         ...
 
-    def losses(self, models_KD: Iterable[Floats]) -> list[float]:
-        """The mean loss of each model on the held-out samples, NaN where it is none."""
-        ...
-
-    def correct(self, models_KD: Iterable[Floats]) -> tuple[list[int], int]:
-        """How many of the held-out samples each model gets right, and out of how many."""
+    def score(self, models_KD: Sequence[Floats]) -> Sequence[Judgement]:
+        """Each model judged on the held-out samples; the same, whatever others are judged with it."""
         ...
 
 

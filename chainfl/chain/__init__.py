@@ -1,1 +1,1 @@
-"""The ledger on an Ethereum chain; the only package that knows web3."""
+"""The ledger on an Ethereum chain: web3 lives here and nowhere else."""

@@ -45,6 +45,11 @@ class Evidence:
     head: Leaf | None
     updates: tuple[Leaf, ...]
 
+    def to_bytes(self) -> bytes:
+        """As the contract takes it: leaf and path of one after the other."""
+        leaves = (self.aggregate, *((self.head,) if self.head is not None else ()), *self.updates)
+        return b"".join(leaf.data + b"".join(leaf.siblings) for leaf in leaves)
+
 
 def check_evidence(claim: Claim, position: int, evidence: Evidence) -> tuple[int, int]:
     """Re-execute one parameter; answers (expected, found), which differ exactly when the proposal lies there.

@@ -364,7 +364,7 @@ def commit_scores(task: Task, call: Call, round_number: int, digest: Digest) -> 
     account = _acting(task, call, round_number, Phase.SCORE)
     if account.id not in task.round.committee:
         raise errors.NotValidatorError(round_number)
-    if not _may_score(task, account.id):
+    if not may_score(task, account.id):
         raise errors.NoOwnUpdateError(round_number)
     if account.id in task.round.scores:
         raise errors.AlreadyCommittedError(round_number)
@@ -398,9 +398,8 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
     _expect_round(task, round_number)
     _expect(task, Phase.TALLY)
     revealed = [id_ for id_ in round_.committee if _revealed(round_, id_) is not None]
-    if len(revealed) < len(round_.scores):
-        _expect_over(task, call)
-    if list(vectors) != [_revealed(round_, id_) for id_ in revealed]:
+    _expect_over(task, call)
+    if list(vectors) != revealed_vectors(task):
         raise errors.WrongScoresError()
 
     for id_ in round_.committee:
@@ -648,10 +647,23 @@ def advance(task: Task, call: Call, stakes: Stakes, round_number: int) -> None:
         raise errors.WrongPhaseError(round_.number, round_.phase)
 
 
+def has_everyone_acted(task: Task) -> bool:
+    """Whether nobody is left to wait for, so that the phase may end before its deadline."""
+    round_ = task.round
+    if round_.phase is Phase.TRAIN:
+        return len(round_.updates) >= round_.expected
+    if round_.phase is Phase.REVEAL:
+        return all(update.root is not None for update in round_.updates.values())
+    if round_.phase is Phase.SCORE:
+        return all(id_ in round_.scores for id_ in round_.committee if may_score(task, id_))
+    if round_.phase is Phase.TALLY:
+        return all(scores.revealed is not None for scores in round_.scores.values())
+    return False
+
+
 def _leave_train(task: Task, call: Call) -> None:
     round_ = task.round
-    if len(round_.updates) < round_.expected:
-        _expect_over(task, call)
+    _expect_over(task, call)
     workers = sum(id_ not in round_.committee for id_ in round_.updates)
     if workers >= task.config.min_updates:
         _pay_caller(task, call)
@@ -666,9 +678,8 @@ def _leave_train(task: Task, call: Call) -> None:
 
 def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
     round_ = task.round
+    _expect_over(task, call)
     hidden = sorted(id_ for id_, update in round_.updates.items() if update.root is None)
-    if hidden:
-        _expect_over(task, call)
     for id_ in hidden:
         _punish(task, stakes, id_, Slash.NO_REVEAL)
     set_order(round_)
@@ -684,8 +695,7 @@ def set_order(round_: Round) -> None:
 
 def _leave_score(task: Task, call: Call, stakes: Stakes) -> None:
     round_ = task.round
-    if any(_may_score(task, id_) and id_ not in round_.scores for id_ in round_.committee):
-        _expect_over(task, call)
+    _expect_over(task, call)
     for id_ in round_.committee:
         if id_ not in round_.scores:
             _punish(task, stakes, id_, Slash.LIVENESS)
@@ -939,8 +949,13 @@ def _expect_attempt(task: Task, attempt: int) -> None:
         raise errors.WrongAttemptError(attempt, task.round.attempt)
 
 
+def is_over(task: Task, now: int) -> bool:
+    """Whether the phase can be left: its deadline has passed, or everyone expected has acted."""
+    return now >= task.round.deadline or has_everyone_acted(task)
+
+
 def _expect_over(task: Task, call: Call) -> None:
-    if call.now < task.round.deadline:
+    if not is_over(task, call.now):
         raise errors.PhaseStillOpenError(task.round.deadline)
 
 
@@ -1041,7 +1056,8 @@ def trains(task: Task, account: Account) -> bool:
     return round_.drawn.workers is None or account.id in round_.drawn.workers
 
 
-def _may_score(task: Task, id_: Id) -> bool:
+def may_score(task: Task, id_: Id) -> bool:
+    """Whether a member may commit scores: where the committee trains too, only with an update of its own."""
     update = task.round.updates.get(id_)
     return not task.config.rule.is_elected or (update is not None and update.root is not None)
 
@@ -1054,6 +1070,12 @@ def voters(round_: Round, proposer: Id) -> list[Id]:
 def _revealed(round_: Round, id_: Id) -> bytes | None:
     scores = round_.scores.get(id_)
     return scores.revealed if scores else None
+
+
+def revealed_vectors(task: Task) -> list[bytes]:
+    """All revealed scores in committee order: what a tally is called with."""
+    shown = (_revealed(task.round, id_) for id_ in task.round.committee)
+    return [scores for scores in shown if scores is not None]
 
 
 def _roots(task: Task) -> list[Digest]:

@@ -1,6 +1,6 @@
 """The validator: score every update, commit, reveal; then attest what it can redo (docs/protocol.md 5)."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from chainfl.codec.commitments import commitment, validator_payload
 from chainfl.codec.scores import (
@@ -18,6 +18,8 @@ from chainfl.protocol.round import Task, ordered_roots, score_kind
 from chainfl.redo import check_proposal, floats, head_model, revealed_updates
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase, Rule
+
+_SCORED_AT_ONCE = 32
 
 
 def commit_scores(me: Participant) -> None:
@@ -77,7 +79,7 @@ def judge(me: Participant, task: Task) -> Scores:
     kind = score_kind(task.config.rule)
     if kind is ScoreKind.LOSS:
         return _judge_by_loss(me, task)
-    head = _scored(me, task, iter([floats(head_model(me.store, task), task)]))[0]
+    head = _scored(me, task, [floats(head_model(me.store, task), task)])[0]
     if kind is ScoreKind.VOUCH:
         return Scores(head, tuple(int(update is not None) for update in revealed_updates(me.store, task)))
     own = me.journal.update(task.round.number)
@@ -91,25 +93,25 @@ def judge(me: Participant, task: Task) -> Scores:
 
 
 def _judge_by_loss(me: Participant, task: Task) -> Scores:
-    """All models stream through one scoring pass; the missing ones are noted on the way."""
+    """Head and updates are scored a few at a time, so that memory stays bounded; the missing ones are noted."""
+    scores, batch = list[int](), [floats(head_model(me.store, task), task)]
     missing: set[int] = set()
-
-    def models() -> Iterator[Floats]:
-        yield floats(head_model(me.store, task), task)
-        for index, update in enumerate(revealed_updates(me.store, task)):
-            if update is None:
-                missing.add(index)
-            else:
-                yield floats(update, task)
-
-    scores = iter(_scored(me, task, models()))
-    head = next(scores)
+    for index, update in enumerate(revealed_updates(me.store, task)):
+        if update is None:
+            missing.add(index)
+        else:
+            batch.append(floats(update, task))
+        if len(batch) >= _SCORED_AT_ONCE:
+            scores += _scored(me, task, batch)
+            batch = []
+    scores += _scored(me, task, batch) if batch else []
+    head, rest = scores[0], iter(scores[1:])
     absent = unavailable(ScoreKind.LOSS)
-    return Scores(head, tuple(absent if i in missing else next(scores) for i in range(len(task.round.order))))
+    return Scores(head, tuple(absent if i in missing else next(rest) for i in range(len(task.round.order))))
 
 
-def _scored(me: Participant, task: Task, models: Iterator[Floats]) -> list[int]:
+def _scored(me: Participant, task: Task, models: Sequence[Floats]) -> list[int]:
+    judged = me.trainer.score(models)
     if task.config.rule is Rule.SOFTMAX_ACCURACY:
-        correct, samples = me.trainer.correct(models)
-        return [accuracy_score(count, samples) for count in correct]
-    return [loss_score(loss) for loss in me.trainer.losses(models)]
+        return [accuracy_score(each.correct, each.samples) for each in judged]
+    return [loss_score(each.loss) for each in judged]

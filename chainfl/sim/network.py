@@ -9,7 +9,7 @@ from chainfl.audit.history import LoggedEvent, PlayedRound
 from chainfl.audit.verify import verify_round
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import RoundEnded
-from chainfl.protocol.round import Task, trains, voters
+from chainfl.protocol.round import Task, revealed_vectors, trains, voters
 from chainfl.roles.miner import Alter, propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import commit_scores, reveal_scores, vote
@@ -107,9 +107,3 @@ def prove_lie(net: Network) -> bool:
         return False
     net.ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, bytes(32))
     return True
-
-
-def revealed_vectors(task: Task) -> list[bytes]:
-    """All revealed scores in committee order: what a tally is called with."""
-    shown = (task.round.scores.get(id_) for id_ in task.round.committee)
-    return [scores.revealed for scores in shown if scores is not None and scores.revealed is not None]

@@ -1,6 +1,6 @@
 """A small network in memory whose participants learn a quadratic: quick, exact to repeat, and it really converges."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,13 +40,19 @@ class Quadratic:
         assert round_ > 0
         return (head_D + (self._view() - head_D) / 2).astype(np.float32)
 
-    def losses(self, models_KD: Iterable[Floats]) -> list[float]:
-        """Mean squared distance from the own view."""
-        return [float(np.mean((model - self._view()) ** 2)) for model in models_KD]
+    def score(self, models_KD: Sequence[Floats]) -> list["Judged"]:
+        """Mean squared distance from the own view, and how many coordinates are near it."""
+        gaps = [np.abs(model - self._view()) for model in models_KD]
+        return [Judged(float(np.mean(gap**2)), int(np.sum(gap < 0.1)), D) for gap in gaps]
 
-    def correct(self, models_KD: Iterable[Floats]) -> tuple[list[int], int]:
-        """How many coordinates are near."""
-        return [int(np.sum(np.abs(model - self._view()) < 0.1)) for model in models_KD], D
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How near a model is."""
+
+    loss: float
+    correct: int
+    samples: int
 
 
 def network(rule: Rule, participants: int = 10, rounds: int = 4) -> Network:

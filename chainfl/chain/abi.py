@@ -1,0 +1,151 @@
+"""Between the contracts' ABI and our types: calls, events and errors, by the names that both sides share.
+
+`revealUpdate` is `reveal_update`, event `UpdateRevealed` is that class, error `WrongPhase` is `WrongPhaseError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cache
+from typing import Any, get_type_hints
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.abi import encode as abi_encode
+from eth_abi.exceptions import DecodingError
+
+from chainfl.artifacts import load
+from chainfl.codec.commitments import keccak256
+from chainfl.errors import ProtocolError
+from chainfl.protocol import errors, events
+from chainfl.types import Address
+
+CONTRACTS = ("TrainingTask", "TaskFactory", "StakeRegistry")
+
+Abi = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A contract function: how to call it and read its answer."""
+
+    selector: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def call_data(self, *values: object) -> bytes:
+        """The bytes of a call."""
+        return self.selector + abi_encode(self.inputs, values)
+
+    def result(self, data: bytes) -> tuple[Any, ...]:
+        """The values of an answer."""
+        return tuple(abi_decode(self.outputs, data))
+
+
+def type_name(item: Mapping[str, Any]) -> str:
+    """A parameter's canonical type; structs are tuples."""
+    kind: str = item["type"]
+    if not kind.startswith("tuple"):
+        return kind
+    return "(" + ",".join(type_name(part) for part in item["components"]) + ")" + kind.removeprefix("tuple")
+
+
+def _signature(item: Mapping[str, Any]) -> str:
+    return f"{item['name']}({','.join(type_name(part) for part in item['inputs'])})"
+
+
+@cache
+def functions(contract: str) -> Mapping[str, Function]:
+    """All functions of a contract by name (none is overloaded)."""
+    return {
+        item["name"]: Function(
+            keccak256(_signature(item).encode())[:4],
+            tuple(type_name(part) for part in item["inputs"]),
+            tuple(type_name(part) for part in item["outputs"]),
+        )
+        for item in load(contract).abi
+        if item["type"] == "function"
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _EventForm:
+    kind: type[events.Event]
+    indexed: tuple[tuple[int, str], ...]
+    plain: tuple[tuple[int, str], ...]
+
+
+@cache
+def _event_forms() -> Mapping[bytes, _EventForm]:
+    forms = {}
+    for contract in CONTRACTS:
+        for item in load(contract).abi:
+            if item["type"] != "event":
+                continue
+            kind = getattr(events, item["name"], None)
+            if kind is None:
+                continue
+            inputs = list(enumerate(item["inputs"]))
+            forms[keccak256(_signature(item).encode())] = _EventForm(
+                kind,
+                tuple((place, type_name(part)) for place, part in inputs if part["indexed"]),
+                tuple((place, type_name(part)) for place, part in inputs if not part["indexed"]),
+            )
+    return forms
+
+
+def decode_log(topics: Sequence[bytes], data: bytes) -> events.Event | None:
+    """The event behind a log; None for one that is not ours."""
+    form = _event_forms().get(bytes(topics[0])) if topics else None
+    if form is None:
+        return None
+    values: dict[int, Any] = {}
+    for (place, kind), topic in zip(form.indexed, topics[1:], strict=True):
+        values[place] = abi_decode([kind], bytes(topic))[0]
+    plain = abi_decode([kind for _, kind in form.plain], data)
+    values |= {place: value for (place, _), value in zip(form.plain, plain, strict=True)}
+    return _build(form.kind, [values[place] for place in range(len(values))])
+
+
+@cache
+def _hints(kind: Any) -> tuple[Any, ...]:
+    hints = get_type_hints(kind)
+    return tuple(hints[field.name] for field in fields(kind))
+
+
+def _build(kind: Any, values: Sequence[Any]) -> events.Event:
+    built: events.Event = kind(*map(_ours, _hints(kind), values))
+    return built
+
+
+def _ours(hint: Any, value: Any) -> Any:
+    if hint is Address:
+        return Address(bytes.fromhex(value.removeprefix("0x")))
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return hint(value)
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+@cache
+def _error_forms() -> Mapping[bytes, tuple[type[errors.RuleError], tuple[str, ...]]]:
+    ours = {kind.solidity_name(): kind for kind in errors.RuleError.__subclasses__()}
+    return {
+        keccak256(_signature(item).encode())[:4]: (
+            ours[item["name"]],
+            tuple(type_name(part) for part in item["inputs"]),
+        )
+        for contract in CONTRACTS
+        for item in load(contract).abi
+        if item["type"] == "error" and item["name"] in ours
+    }
+
+
+def decode_revert(data: bytes) -> ProtocolError:
+    """The refusal behind a revert, in our words."""
+    known = _error_forms().get(data[:4])
+    if known is None:
+        return ProtocolError(f"the contract refused: 0x{data.hex() or ' (no reason given)'}")
+    kind, inputs = known
+    try:
+        return kind(*abi_decode(inputs, data[4:]))
+    except DecodingError:
+        return ProtocolError(f"the contract refused with a malformed {kind.solidity_name()}: 0x{data.hex()}")

@@ -1,0 +1,131 @@
+"""`Ledger` on a chain: one task, read through its events, acted on through one sender."""
+
+import time
+from collections.abc import Sequence
+
+from web3 import Web3
+from web3.types import TxReceipt
+
+from chainfl.chain.abi import functions
+from chainfl.chain.reader import TaskReader
+from chainfl.chain.rpc import outside
+from chainfl.chain.send import Sender
+from chainfl.protocol.events import Claimed
+from chainfl.protocol.proof import Evidence
+from chainfl.protocol.round import Task
+from chainfl.types import Address, Digest
+
+_FIXED_GAS = 150_000
+"""Enough for a commitment, a reveal of short data or a vote; asking for an estimate would double their time."""
+_GAS_PER_BYTE = 60
+
+
+class ChainLedger:
+    """One task on a chain, as one account sees it and acts on it."""
+
+    def __init__(self, w3: Web3, sender: Sender, reader: TaskReader, task: Address) -> None:
+        """Put the parts together; nothing is read or sent yet."""
+        self._w3, self._sender, self.reader, self._address = w3, sender, reader, task
+
+    @property
+    def me(self) -> Address:
+        """The account that acts."""
+        return self._sender.address
+
+    def task(self) -> Task:
+        """The task as it stands, read anew."""
+        return self.reader.refresh()
+
+    def now(self) -> int:
+        """The time the next block will have, as far as can be told."""
+        with outside("reading the chain's time"):
+            newest = self._w3.eth.get_block("latest")["timestamp"]
+        return max(int(newest), int(time.time()))
+
+    def can_draw(self) -> bool:
+        """Whether a block follows the one that seeds the draw, or the next transaction makes one."""
+        return self.reader.task.round.draw_block != 0
+
+    def enrol(self) -> None:
+        """Take part from the next draw on."""
+        self._act("enrol")
+
+    def leave(self) -> None:
+        """Take no part in later draws."""
+        self._act("leave")
+
+    def apply_change(self, account: Address) -> None:
+        """Bring an account's weight in line with its stake and wish."""
+        self._act("applyChange", account)
+
+    def draw(self) -> None:
+        """Draw the roles of the round."""
+        self._act("draw")
+
+    def advance(self, round_: int) -> None:
+        """Leave a phase that is over."""
+        self._act("advance", round_)
+
+    def tally(self, round_: int, vectors: Sequence[bytes]) -> None:
+        """Turn the revealed scores into shares."""
+        self._act("tally", round_, list(vectors))
+
+    def commit_update(self, round_: int, digest: Digest) -> None:
+        """Commit to an update."""
+        self._act("commitUpdate", round_, digest, quick=True)
+
+    def reveal_update(self, round_: int, root: Digest, cid: Digest, samples: int, salt: Digest) -> None:
+        """Open the commitment to an update."""
+        self._act("revealUpdate", round_, root, cid, samples, salt, quick=True)
+
+    def commit_scores(self, round_: int, digest: Digest) -> None:
+        """Commit to scores."""
+        self._act("commitScores", round_, digest, quick=True)
+
+    def reveal_scores(self, round_: int, scores: bytes, salt: Digest) -> None:
+        """Open the commitment to scores."""
+        self._act("revealScores", round_, scores, salt, quick=True)
+
+    def propose(
+        self, round_: int, attempt: int, model_root: Digest, block: Digest, shares: Sequence[int]
+    ) -> None:
+        """Post the next model."""
+        self._act("propose", round_, attempt, model_root, block, list(shares))
+
+    def vote(
+        self,
+        round_: int,
+        attempt: int,
+        model_root: Digest,
+        block: Digest,
+        shares_digest: Digest,
+        attests: bool,
+    ) -> None:
+        """Attest a proposal or object to it."""
+        name = "attest" if attests else "object"
+        self._act(name, round_, attempt, model_root, block, shares_digest, quick=True)
+
+    def note_finding(self, note: Digest) -> None:
+        """Seal a finding before showing it."""
+        self._act("noteFinding", note)
+
+    def prove(self, round_: int, attempt: int, position: int, evidence: Evidence, salt: Digest) -> None:
+        """Show one wrong parameter of the standing proposal."""
+        self._act("prove", round_, attempt, position, evidence.to_bytes(), salt)
+
+    def claim(self, rounds: Sequence[int]) -> int:
+        """Pull what the account earned."""
+        block = self._act("claim", list(rounds))["blockNumber"]
+        paid = [
+            logged.event
+            for logged in self.reader.log
+            if logged.block_number == block and isinstance(logged.event, Claimed)
+        ]
+        return sum(event.amount for event in paid if event.account == self.me)
+
+    def _act(self, name: str, *values: object, quick: bool = False) -> TxReceipt:
+        data = functions("TrainingTask")[name].call_data(*values)
+        gas = _FIXED_GAS + _GAS_PER_BYTE * len(data) if quick else None
+        receipt = self._sender.send(self._address, data, gas=gas)
+        self.reader.refresh(receipt["blockNumber"])
+        return receipt

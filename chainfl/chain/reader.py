@@ -1,0 +1,153 @@
+"""A task read off a chain: its events, folded into the state that the rules speak of; safe against reorgs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hexbytes import HexBytes
+from web3 import Web3
+from web3.exceptions import BlockNotFound, ContractLogicError
+from web3.types import FilterParams, LogReceipt
+
+from chainfl.chain.abi import decode_log, decode_revert, functions
+from chainfl.chain.rpc import outside
+from chainfl.chain.send import checksum
+from chainfl.errors import LedgerError
+from chainfl.protocol.events import Event
+from chainfl.protocol.replay import fold
+from chainfl.protocol.round import Task, new_task
+from chainfl.types import Address, Digest, Rule, Statistic, TaskConfig
+
+_SPAN = 2_000
+"""Blocks asked for at once; halved when an endpoint finds that too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEvent:
+    """An event of a task and where it stands."""
+
+    event: Event
+    block_number: int
+    block_hash: bytes
+    transaction: bytes
+    log_index: int
+
+
+def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) -> tuple[Any, ...]:
+    """What a view of a contract answers."""
+    function = functions(contract)[name]
+    data = HexBytes(function.call_data(*values))
+    try:
+        with outside(f"reading {contract}.{name}"):
+            answer = w3.eth.call({"to": checksum(at), "data": data})
+    except ContractLogicError as error:
+        raw = error.data if isinstance(error.data, str) else "0x"
+        raise decode_revert(bytes.fromhex(raw.removeprefix("0x"))) from None
+    if not answer and function.outputs:
+        raise LedgerError(f"no {contract} lives at {checksum(at)} on this chain")
+    return function.result(bytes(answer))
+
+
+def read_config(w3: Web3, task: Address) -> TaskConfig:
+    """A task's frozen terms."""
+    (values,) = read_call(w3, "TrainingTask", task, "config")
+    plain = dict(zip(TaskConfig.__dataclass_fields__, values, strict=True))
+    return TaskConfig(**plain | {"rule": Rule(plain["rule"]), "statistic": Statistic(plain["statistic"])})
+
+
+def as_address(text: str) -> Address:
+    """An address from the form that an ABI decoder gives."""
+    return Address(bytes.fromhex(text.removeprefix("0x")))
+
+
+class TaskReader:
+    """Follows one task. Events stay cached with their block's hash; a reorg drops those that are gone."""
+
+    def __init__(
+        self, w3: Web3, task: Address, chain_id: int, from_block: int, confirmations: int = 0
+    ) -> None:
+        """Read the task's terms; its events are read by `refresh`."""
+        self._w3, self._address, self._confirmations = w3, task, confirmations
+        self._next_block = self._from_block = from_block
+        self._marks: dict[int, bytes] = {}
+        self.log: list[ChainEvent] = []
+        (task_id,) = read_call(w3, "TrainingTask", task, "taskId")
+        (sponsor,) = read_call(w3, "TrainingTask", task, "sponsor")
+        (funded,) = read_call(w3, "TrainingTask", task, "funded")
+        config = read_config(w3, task)
+        self.created = new_task(chain_id, task, task_id, as_address(sponsor), config, funded)
+        self.task = self.created.draft()
+
+    def refresh(self, at_least: int = 0) -> Task:
+        """Read what is new, up to the newest block that counts (and at least this one)."""
+        with outside("reading the chain's head"):
+            newest = self._w3.eth.block_number
+        until = max(newest - self._confirmations, at_least)
+        self._drop_reorged()
+        if until < self._next_block:
+            return self.task
+        fresh = self._fetch(self._next_block, until)
+        if fresh:
+            task = self.task.draft()
+            for logged in fresh:
+                fold(task, logged.event, logged.block_number)
+            task.events = []
+            self.task = task
+            self.log.extend(fresh)
+            self._marks[fresh[-1].block_number] = fresh[-1].block_hash
+        self._next_block = until + 1
+        return self.task
+
+    def block_hash(self, number: int) -> Digest | None:
+        """A block's hash, None where the endpoint does not have the block."""
+        try:
+            with outside(f"reading block {number}"):
+                return bytes(self._w3.eth.get_block(number)["hash"])
+        except LedgerError as error:
+            if isinstance(error.__cause__, BlockNotFound):
+                return None
+            raise
+
+    def _drop_reorged(self) -> None:
+        """Forget what stands in blocks that are no longer part of the chain, and fold the rest anew."""
+        while self.log and not self._still_stands(self.log[-1]):
+            gone = self.log[-1].block_number
+            self.log = [logged for logged in self.log if logged.block_number < gone]
+            self._next_block = gone
+            task = self.created.draft()
+            for logged in self.log:
+                fold(task, logged.event, logged.block_number)
+            self.task = task
+
+    def _still_stands(self, logged: ChainEvent) -> bool:
+        return self.block_hash(logged.block_number) == logged.block_hash
+
+    def _fetch(self, first: int, last: int) -> list[ChainEvent]:
+        found, span = list[ChainEvent](), _SPAN
+        while first <= last:
+            until = min(first + span - 1, last)
+            wanted: FilterParams = {"address": checksum(self._address), "fromBlock": first, "toBlock": until}
+            try:
+                with outside(f"reading events of blocks {first} to {until}"):
+                    logs = self._w3.eth.get_logs(wanted)
+            except LedgerError:
+                if span == 1:
+                    raise
+                span = max(1, span // 2)
+                continue
+            found.extend(filter(None, map(_event_of, logs)))
+            first = until + 1
+        return found
+
+
+def _event_of(log: LogReceipt | Mapping[str, Any]) -> ChainEvent | None:
+    event = decode_log([bytes(topic) for topic in log["topics"]], bytes(log["data"]))
+    if event is None:
+        return None
+    return ChainEvent(
+        event,
+        log["blockNumber"],
+        bytes(log["blockHash"]),
+        bytes(log["transactionHash"]),
+        log["logIndex"],
+    )

@@ -1,0 +1,85 @@
+"""What the round asks of one participant now. A node takes this step, reads the ledger again, and so on for ever."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Flag, auto
+
+from chainfl.protocol.round import Account, Task, is_over, may_score, revealed_vectors, trains, voters
+from chainfl.roles.miner import Alter, propose
+from chainfl.roles.participant import Participant
+from chainfl.roles.validator import commit_scores, reveal_scores, vote
+from chainfl.roles.worker import commit_update, reveal_update
+from chainfl.types import Phase
+
+
+class Duty(Flag):
+    """What a process takes on for its account."""
+
+    WORK = auto()
+    VALIDATE = auto()
+    MINE = auto()
+    KEEP = auto()
+    ALL = WORK | VALIDATE | MINE | KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action. A shared step may be taken by anyone, so that it pays to let another go first."""
+
+    name: str
+    take: Callable[[Participant], None]
+    is_shared: bool = False
+
+
+def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | None = None) -> Step | None:
+    """The step to take now; None when it is somebody else's turn."""
+    account = task.accounts.get(me.ledger.me)
+    own = _own_step(task, account, duty, alter) if account is not None else None
+    if own is not None and now < task.round.deadline:
+        return own
+    return _shared_step(task, now) if Duty.KEEP in duty else None
+
+
+def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> Step | None:
+    round_, id_ = task.round, account.id
+    update, scores = round_.updates.get(id_), round_.scores.get(id_)
+    is_trainer = Duty.VALIDATE in duty if id_ in round_.committee else Duty.WORK in duty
+    if round_.phase is Phase.TRAIN and is_trainer and update is None and trains(task, account):
+        return Step("commit update", commit_update)
+    if round_.phase is Phase.REVEAL and is_trainer and update is not None and update.root is None:
+        return Step("reveal update", reveal_update)
+    if Duty.VALIDATE in duty and id_ in round_.committee:
+        if round_.phase is Phase.SCORE and scores is None and may_score(task, id_):
+            return Step("commit scores", commit_scores)
+        if round_.phase is Phase.TALLY and scores is not None and scores.revealed is None:
+            return Step("reveal scores", reveal_scores)
+        if (
+            round_.phase is Phase.CHALLENGE
+            and id_ in voters(round_, round_.proposer)
+            and id_ not in round_.votes
+        ):
+            return Step("vote", vote)
+    if Duty.MINE in duty and round_.phase is Phase.PROPOSE and round_.proposer == id_:
+        return Step("propose", lambda me: propose(me, alter))
+    return None
+
+
+def _shared_step(task: Task, now: int) -> Step | None:
+    round_ = task.round
+    if round_.phase is Phase.ENDED:
+        return None
+    if round_.phase is Phase.DRAW:
+        return Step("draw", lambda me: me.ledger.draw(), is_shared=True) if round_.draw_block else None
+    if not is_over(task, now):
+        return None
+    if round_.phase is Phase.TALLY:
+        return Step("tally", tally, is_shared=True)
+    return Step(
+        f"leave {round_.phase.name.title()}", lambda me: me.ledger.advance(round_.number), is_shared=True
+    )
+
+
+def tally(me: Participant) -> None:
+    """Hand all revealed scores to the ledger."""
+    task = me.ledger.task()
+    me.ledger.tally(task.round.number, revealed_vectors(task))

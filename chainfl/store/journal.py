@@ -1,0 +1,112 @@
+"""The journal: what a participant has sealed and not yet revealed, in SQLite, on disk before anything is sent.
+
+Losing it costs a slash, so every write is synchronous. It holds salts and updates, never keys.
+"""
+
+import secrets
+import sqlite3
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from chainfl.errors import StoreError, StoreFullError
+from chainfl.ports import SealedScores, SealedUpdate
+from chainfl.types import Address, Digest, Phase
+
+_SCHEMA = """
+create table if not exists sealed_update (
+  chain integer, task blob, account blob, round integer,
+  digest blob not null, salt blob not null, root blob not null, cid blob not null, samples integer not null,
+  data blob not null, primary key (chain, task, account, round)
+) without rowid;
+create table if not exists sealed_scores (
+  chain integer, task blob, account blob, round integer,
+  digest blob not null, salt blob not null, scores blob not null, primary key (chain, task, account, round)
+) without rowid;
+"""
+
+
+class SqliteJournal:
+    """The sealed updates and scores of one account in one task."""
+
+    def __init__(self, path: Path, chain_id: int, task: Address, account: Address) -> None:
+        """Open the file, or make it.
+
+        Raises:
+            StoreError: the file cannot be opened or is no journal.
+        """
+        self._path, self._key, self._lock = path, (chain_id, task, account), threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, check_same_thread=False, timeout=10)
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = full")
+            self._db.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"journal {path}: {error}; name another file, or repair this one") from error
+
+    def update(self, round_: int) -> SealedUpdate | None:
+        """What was sealed for this round, if anything."""
+        row = self._one("select digest, salt, root, cid, samples, data from sealed_update", round_)
+        if row is None:
+            return None
+        return SealedUpdate(*row[:5], np.frombuffer(row[5], "<u4").astype(np.uint32))
+
+    def keep_update(self, round_: int, sealed: SealedUpdate) -> None:
+        """Write it down for good."""
+        data = sealed.update.astype("<u4").tobytes()
+        values = (sealed.digest, sealed.salt, sealed.root, sealed.cid, sealed.samples, data)
+        self._write(
+            "insert into sealed_update values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values)
+        )
+
+    def scores(self, round_: int) -> SealedScores | None:
+        """What was sealed for this round, if anything."""
+        row = self._one("select digest, salt, scores from sealed_scores", round_)
+        return SealedScores(*row) if row is not None else None
+
+    def keep_scores(self, round_: int, sealed: SealedScores) -> None:
+        """Write it down for good."""
+        values = (sealed.digest, sealed.salt, sealed.scores)
+        self._write("insert into sealed_scores values (?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values))
+
+    def forget_before(self, round_: int) -> None:
+        """Let go of rounds that are over."""
+        for table in ("sealed_update", "sealed_scores"):
+            where = "where chain = ? and task = ? and account = ? and round < ?"
+            self._write(f"delete from {table} {where}", (*self._key, round_))
+
+    def salt(self, round_: int, phase: Phase) -> Digest:
+        """A fresh secret; the round and the phase do not enter it."""
+        del round_, phase
+        return secrets.token_bytes(32)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _one(self, query: str, round_: int) -> tuple[bytes, ...] | None:
+        with self._lock:
+            try:
+                found = self._db.execute(
+                    f"{query} where chain = ? and task = ? and account = ? and round = ?",
+                    (*self._key, round_),
+                ).fetchone()
+            except sqlite3.Error as error:
+                raise StoreError(f"journal {self._path}: {error}") from error
+        return tuple(found) if found is not None else None
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> None:
+        with self._lock:
+            try:
+                with self._db:
+                    self._db.execute(statement, values)
+            except sqlite3.OperationalError as error:
+                if "full" in str(error):
+                    raise StoreFullError(
+                        f"journal {self._path}: the disk is full; nothing was written"
+                    ) from error
+                raise StoreError(f"journal {self._path}: {error}") from error
+            except sqlite3.Error as error:
+                raise StoreError(f"journal {self._path}: {error}") from error
