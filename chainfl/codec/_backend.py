@@ -19,7 +19,7 @@ from chainfl.errors import InputError
 READ_UINT32, READ_FLOAT32, READ_FLOAT64 = (
     f"Array({kind}, 1, 'C', readonly=True)" for kind in ("uint32", "float32", "float64")
 )
-PIECES_PER_THREAD = 4  # small pieces even out cores that others keep busy
+PIECES_PER_THREAD = 8  # small pieces even out cores that others keep busy
 
 
 def has_numba() -> bool:

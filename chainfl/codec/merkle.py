@@ -6,10 +6,11 @@ neither can pass for the other. The depth is fixed by d: ceil(log2(ceil(d / 64))
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ PADDING_LEAF = BIAS.to_bytes(BYTES, "big") * LEAF_PARAMETERS
 
 _LEAF_PREFIX, _NODE_PREFIX = 0, 1
 _DIGEST_WORDS = 8
-_GRAIN = 256
+_GRAIN = 1 << 10  # leaves; a power of two, so that slices are whole subtrees
+
+Levels: TypeAlias = tuple[NDArray[np.uint32], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Tree:
     """All digests of a vector's tree: many proofs for one build; the vector must not change meanwhile."""
 
     parameters: Vector
-    levels: tuple[NDArray[np.uint32], ...]
+    levels: Levels
 
     @property
     def depth(self) -> int:
@@ -68,7 +71,9 @@ def leaf_of(position: int) -> int:
 
 def build(u: Vector, *, threads: int | None = None) -> Tree:
     """The tree of a vector, in native or big-endian order."""
-    return Tree(u, _levels(_leaf_digests(u, threads), threads))
+    levels = _empty_levels(u.size)
+    _climb(levels, _leaf_hasher(u, levels[0]), threads)
+    return Tree(u, levels)
 
 
 def root(u: Vector, *, threads: int | None = None) -> bytes:
@@ -91,7 +96,7 @@ def root_from_chunks(chunks: Iterable[Buffer], d: int, *, threads: int | None = 
     Raises:
         LengthError: a chunk ends inside a leaf, or together they are truncated or oversized.
     """
-    digests, at = np.empty((_leaf_count(d), _DIGEST_WORDS), np.uint32), 0
+    levels, at = _empty_levels(d), 0
     for chunk in chunks:
         size = memoryview(chunk).nbytes
         if at + size > BYTES * d or (size % LEAF_BYTES and at + size < BYTES * d):
@@ -99,11 +104,12 @@ def root_from_chunks(chunks: Iterable[Buffer], d: int, *, threads: int | None = 
                 f"chunk at byte {at} has {size} bytes: d = {d} takes {BYTES * d}, in leaves of {LEAF_BYTES}"
             )
         if size:
-            part = _leaf_digests(np.frombuffer(chunk, ">u4"), threads)
-            digests[at // LEAF_BYTES : at // LEAF_BYTES + len(part)] = part
+            digests = levels[0][at // LEAF_BYTES : -(-(at + size) // LEAF_BYTES)]
+            in_parallel(_leaf_hasher(np.frombuffer(chunk, ">u4"), digests), len(digests), _GRAIN, threads)
         at += size
     check_bytes(at, d)
-    return _to_digest(_levels(digests, threads)[-1][0])
+    _climb(levels, lambda _start, _stop: None, threads)
+    return _to_digest(levels[-1][0])
 
 
 def prove(tree: Tree | Vector, index: int) -> Proof:
@@ -175,46 +181,55 @@ def _leaf_count(d: int) -> int:
     return -(-d // LEAF_PARAMETERS)
 
 
-def _leaf_digests(u: Vector, threads: int | None) -> NDArray[np.uint32]:
+def _empty_levels(d: int) -> Levels:
+    counts = [_leaf_count(d)]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // 2))
+    return tuple(np.empty((count, _DIGEST_WORDS), np.uint32) for count in counts)
+
+
+def _climb(levels: Levels, hash_leaves: Callable[[int, int], None], threads: int | None) -> None:
+    """Fill all levels: subtrees of _GRAIN leaves side by side, each from the leaves up, then the levels above them.
+
+    Threads meet once and not on every level, which would cost more than the hashing where cores are busy.
+    """
+
+    def hash_subtrees(start: int, stop: int) -> None:
+        hash_leaves(start, stop)
+        for level in range(1, min(_GRAIN.bit_length(), len(levels))):
+            start, stop = start // 2, -(-stop // 2)
+            _hash_nodes(levels, level, start, stop)
+
+    in_parallel(hash_subtrees, len(levels[0]), _GRAIN, threads)
+    for level in range(_GRAIN.bit_length(), len(levels)):
+        _hash_nodes(levels, level, 0, len(levels[level]))
+
+
+def _leaf_hasher(u: Vector, digests: NDArray[np.uint32]) -> Callable[[int, int], None]:
+    """What writes the digests of leaves start..stop of u, the last one padded."""
     is_foreign = check_vector(u).dtype != np.uint32
     words = np.require(u.view(np.uint32), requirements=["C", "A"])
-    digests = np.empty((_leaf_count(u.size), _DIGEST_WORDS), np.uint32)
-    whole = u.size // LEAF_PARAMETERS
-    _hash_messages(words, LEAF_PARAMETERS, _LEAF_PREFIX, is_foreign, whole, digests, threads)
-    if whole < len(digests):
-        digests[whole] = _to_words(hash_leaf(leaf_bytes(u, whole)))
-    return digests
+    kernels, whole = _kernels(), u.size // LEAF_PARAMETERS
+
+    def hash_leaves(start: int, stop: int) -> None:
+        kernels.hash_messages(
+            words, LEAF_PARAMETERS, _LEAF_PREFIX, is_foreign, start, min(stop, whole), digests
+        )
+        if stop > whole:
+            digests[whole] = _to_words(hash_leaf(leaf_bytes(u, whole)))
+
+    return hash_leaves
 
 
-def _levels(leaves: NDArray[np.uint32], threads: int | None) -> tuple[NDArray[np.uint32], ...]:
-    levels = [leaves]
-    while len(levels[-1]) > 1:
-        levels.append(_parents(levels[-1], padding_digest(len(levels) - 1), threads))
-    return tuple(levels)
-
-
-def _parents(children: NDArray[np.uint32], padding: bytes, threads: int | None) -> NDArray[np.uint32]:
-    pairs, is_odd = divmod(len(children), 2)
-    parents = np.empty((pairs + is_odd, _DIGEST_WORDS), np.uint32)
-    _hash_messages(children.reshape(-1), 2 * _DIGEST_WORDS, _NODE_PREFIX, False, pairs, parents, threads)
-    if is_odd:
-        parents[pairs] = _to_words(hash_node(_to_digest(children[-1]), padding))
-    return parents
-
-
-def _hash_messages(
-    words: NDArray[np.uint32],
-    length: int,
-    prefix: int,
-    swap: bool,
-    count: int,
-    digests: NDArray[np.uint32],
-    threads: int | None,
-) -> None:
-    kernels = _kernels()
-    in_parallel(
-        lambda a, b: kernels.hash_messages(words, length, prefix, swap, a, b, digests), count, _GRAIN, threads
+def _hash_nodes(levels: Levels, level: int, start: int, stop: int) -> None:
+    """Write nodes start..stop of a level from the level below, which may end without a sibling."""
+    children, nodes = levels[level - 1], levels[level]
+    pairs = len(children) // 2
+    _kernels().hash_messages(
+        children.reshape(-1), 2 * _DIGEST_WORDS, _NODE_PREFIX, False, start, min(stop, pairs), nodes
     )
+    if stop > pairs:
+        nodes[pairs] = _to_words(hash_node(_to_digest(children[-1]), padding_digest(level - 1)))
 
 
 def _digest_at(tree: Tree, level: int, node: int) -> bytes:
