@@ -66,14 +66,13 @@ def load_npz(path: Path) -> dict[str, Array]:
         DataCorruptError: it is not such a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one bare array (.npy), not named ones")
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zlib.error) as problem:
-        raise _bad_npz(path, problem) from problem
-    except Exception as problem:  # zipfile raises its own, and struct's, for damaged archives
-        raise _bad_npz(path, problem) from problem
+            return {name: arrays[name] for name in arrays.files}
+    except Exception as problem:  # zipfile, zlib and struct raise their own for damaged archives
+        raise DataCorruptError(f"{path}: not a usable .npz file: {problem}") from problem
 
 
 def digest(array: Array) -> str:
@@ -87,7 +86,3 @@ def expect(condition: bool, path: Path, what: str) -> None:
     """Refuse a file whose contents are not as they must be."""
     if not condition:
         raise DataCorruptError(f"{path}: {what}; fetch the file again")
-
-
-def _bad_npz(path: Path, problem: Exception) -> DataCorruptError:
-    return DataCorruptError(f"{path}: not a usable .npz file: {problem}")
