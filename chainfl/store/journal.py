@@ -7,6 +7,7 @@ import secrets
 import sqlite3
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,8 @@ class SqliteJournal:
         row = self._one("select digest, salt, root, cid, samples, data from sealed_update", round_)
         if row is None:
             return None
-        return SealedUpdate(*row[:5], np.frombuffer(row[5], "<u4").astype(np.uint32))
+        digest, salt, root, cid, samples, data = row
+        return SealedUpdate(digest, salt, root, cid, samples, np.frombuffer(data, "<u4").astype(np.uint32))
 
     def keep_update(self, round_: int, sealed: SealedUpdate) -> None:
         """Write it down for good."""
@@ -86,7 +88,7 @@ class SqliteJournal:
         """Let go of the file."""
         self._db.close()
 
-    def _one(self, query: str, round_: int) -> tuple[bytes, ...] | None:
+    def _one(self, query: str, round_: int) -> tuple[Any, ...] | None:
         with self._lock:
             try:
                 found = self._db.execute(
