@@ -13,28 +13,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from chainfl.codec._backend import READ_UINT32, compiled
-from chainfl.codec._words import swap_bytes
+from chainfl.codec._words import BLOCK_WORDS, INITIAL, ROUND_CONSTANTS, swap_bytes
 
 LANES = 8
-BLOCK_WORDS = 16
-
-
-def _first_bits(root: int) -> tuple[int, ...]:
-    """The first 32 fractional bits of the square (2) or cube (3) roots of the first 64 primes."""
-    primes = [n for n in range(2, 312) if all(n % q for q in range(2, n))]
-    return tuple(_root_floor(prime << 32 * root, root) & 0xFFFFFFFF for prime in primes)
-
-
-def _root_floor(value: int, root: int) -> int:
-    low, high = 0, 1 << 64
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if middle**root <= value else (low, middle)
-    return low
-
-
-INITIAL = np.array(_first_bits(2)[:8], np.uint32)
-ROUND_CONSTANTS = _first_bits(3)
 
 
 @intrinsic

@@ -1,9 +1,30 @@
-"""What compiled kernels share: reading a 32-bit word in either byte order."""
+"""What compiled kernels share: SHA-256's constants (FIPS 180-4), and words in either byte order."""
 
 from typing import Any
 
 import numba
 import numpy as np
+from numba.core.registry import cpu_target
+
+BLOCK_WORDS = 16
+
+
+def _first_bits(root: int) -> tuple[int, ...]:
+    """The first 32 fractional bits of the square (2) or cube (3) roots of the first 64 primes."""
+    primes = [n for n in range(2, 312) if all(n % q for q in range(2, n))]
+    return tuple(_root_floor(prime << 32 * root, root) & 0xFFFFFFFF for prime in primes)
+
+
+def _root_floor(value: int, root: int) -> int:
+    low, high = 0, 1 << 64
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if middle**root <= value else (low, middle)
+    return low
+
+
+INITIAL = np.array(_first_bits(2)[:8], np.uint32)
+ROUND_CONSTANTS = _first_bits(3)
 
 
 @numba.njit(inline="always")
@@ -15,3 +36,9 @@ def swap_bytes(word: Any) -> Any:
         | ((word << np.uint32(8)) & np.uint32(0xFF0000))
         | (word << np.uint32(24))
     )
+
+
+def has_sha_instructions() -> bool:
+    """Whether numba compiles for an x86 processor with SHA instructions."""
+    features = cpu_target.target_context.codegen().magic_tuple()[2]
+    return {"+sha", "+sse4.1"} <= set(features.split(","))

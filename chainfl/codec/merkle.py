@@ -6,6 +6,7 @@ neither can pass for the other. The depth is fixed by d: ceil(log2(ceil(d / 64))
 """
 
 import hashlib
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -245,9 +246,12 @@ def _to_words(digest: bytes) -> NDArray[np.uint32]:
     return np.frombuffer(digest, ">u4")
 
 
-def _kernels() -> ModuleType:
-    if not has_numba():
-        return _plain
-    from chainfl.codec import _lanes
+@cache
+def _compiled_kernels() -> ModuleType:
+    from chainfl.codec._words import has_sha_instructions
 
-    return _lanes
+    return importlib.import_module(f"chainfl.codec.{'_sha_ni' if has_sha_instructions() else '_lanes'}")
+
+
+def _kernels() -> ModuleType:
+    return _compiled_kernels() if has_numba() else _plain
