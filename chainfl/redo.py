@@ -96,9 +96,9 @@ def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares:
         return Update(task.by_id(id_).address, shown.root, cid)
 
     def member(id_: Id) -> Member:
+        # No link: nobody votes on a member's bytes, and a link to what nobody has would block every pin of the history.
         shown = round_.updates.get(id_) if config.rule.is_elected else None
-        cid = Cid.dag_cbor(shown.cid) if shown is not None and shown.cid is not None else None
-        return Member(task.by_id(id_).address, shown.root if shown is not None else None, cid)
+        return Member(task.by_id(id_).address, shown.root if shown is not None else None)
 
     return BlockNode(
         chain=task.chain_id,

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+from chainfl.codec import records
 from chainfl.codec.commitments import training_seed
 from chainfl.errors import InputError
 from chainfl.learning.dataset import Dataset, Rows, Samples
@@ -88,6 +90,23 @@ class Trainer:
             threads=threads,
         )
 
+    def on(self, train_on: Samples, held_out: Samples) -> "Trainer":
+        """The same participant with other samples, as when it poisons its own."""
+        return Trainer(
+            self.spec,
+            train_on,
+            held_out,
+            master_seed=self._master_seed,
+            id_=self._id,
+            device=self._device,
+            threads=self._threads,
+        )
+
+    @property
+    def layout(self) -> records.Layout:
+        """The tensors of the model, as records name them."""
+        return record_layout(self.spec.model)
+
     @property
     def samples(self) -> int:
         """How many samples it trains on; what a worker declares."""
@@ -123,6 +142,14 @@ def model_facts(model: str) -> ModelFacts:
     """Size, layout and integer buffers of the model called so."""
     network = build(model)
     return ModelFacts(size(network), layout(network), integer_buffers(network))
+
+
+@cache
+def record_layout(model: str) -> records.Layout:
+    """The layout of the model called so, as manifests and model nodes hold it."""
+    facts = model_facts(model)
+    tensors = tuple(records.Tensor(name, tuple(shape)) for name, shape in facts.layout)
+    return records.Layout(tensors, tuple(sorted(facts.integer_buffers)))
 
 
 def as_dict(facts: ModelFacts) -> Mapping[str, object]:

@@ -1,0 +1,79 @@
+"""The loop of a node: read the ledger, take the one step that the round asks for, look again.
+
+A refusal is logged and the loop goes on; when chain or store fail it tries again with growing pauses. A restarted node
+reads its place from the ledger, for it keeps no truth of its own.
+"""
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from chainfl.errors import ChainflError, OutsideError, ProtocolError
+from chainfl.protocol.round import Task
+from chainfl.roles.participant import Participant
+from chainfl.roles.turn import Duty, Step, next_step
+from chainfl.types import Phase
+from services.node.watch import Watcher
+from services.node.wiring import Node
+
+_LONGEST_PAUSE = 10.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Manners:
+    """Who goes first when anyone may: each node waits a little longer than the one before it, so most never collide."""
+
+    gap_seconds: float
+    _seen: tuple[int, int, int, str] | None = None
+    _since: float = field(default_factory=time.monotonic)
+
+    def is_my_turn(self, me: Participant, task: Task, step: Step) -> bool:
+        """Whether it has been long enough that those before me have not acted."""
+        place = (task.round.number, task.round.attempt, int(task.round.phase), step.name)
+        if place != self._seen:
+            self._seen, self._since = place, time.monotonic()
+        account = task.accounts.get(me.ledger.me)
+        count = max(1, len(task.addresses))
+        number = account.id if account is not None else count
+        rank = (number + task.round.number * 7 + int(task.round.phase)) % count
+        return time.monotonic() - self._since >= rank * self.gap_seconds
+
+
+def serve(node: Node, duty: Duty, stop: threading.Event, *, poll_seconds: float, watch: bool = True) -> None:
+    """Take part until the task has ended or the process is told to stop."""
+    me, pause, manners = node.participant, poll_seconds, Manners(2 * poll_seconds)
+    watcher = Watcher(me.ledger, me.store) if watch else None
+    while not stop.is_set():
+        try:
+            task = me.ledger.task()
+            if task.round.phase is Phase.ENDED:
+                _log.info("round %d: the task has ended", task.round.number)
+                return
+            acted = _take_turn(node, task, duty, manners) or (watcher is not None and watcher.look(task))
+            pause = 0.0 if acted else poll_seconds
+        except ProtocolError as error:
+            _log.info("not taken: %s", error)
+            pause = poll_seconds
+        except OutsideError as error:
+            pause = min(max(2 * pause, poll_seconds), _LONGEST_PAUSE)
+            _log.warning("%s; trying again in %.1f s", error, pause)
+        except ChainflError as error:
+            _log.error("%s", error)
+            pause = _LONGEST_PAUSE
+        stop.wait(pause)
+
+
+def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners) -> bool:
+    me = node.participant
+    step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number))
+    if step is None or (step.is_shared and not manners.is_my_turn(me, task, step)):
+        return False
+    where = f"round {task.round.number}.{task.round.attempt} {task.round.phase.name.title()}"
+    started = time.monotonic()
+    _log.info("%s: %s", where, step.name)
+    step.take(me)
+    _log.info("%s: %s: done in %.2f s", where, step.name, time.monotonic() - started)
+    me.journal.forget_before(task.round.number)
+    return True

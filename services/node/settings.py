@@ -1,0 +1,88 @@
+"""What a node is told: flags over environment (`CHAINFL_…`) over a TOML file."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class NodeSettings(BaseSettings):
+    """The settings of `chainfl node run`, `worker`, `validator` and `miner`."""
+
+    model_config = SettingsConfigDict(env_prefix="CHAINFL_", extra="forbid")
+    settings_file: ClassVar[Path | None] = None
+
+    rpc_url: str = Field("http://127.0.0.1:8545", description="JSON-RPC endpoint, http(s) or ws(s)")
+    chain_id: int | None = Field(None, description="refuse to work with an endpoint of another chain")
+    task: str = Field(description="address of the task")
+    from_block: int = Field(0, description="a block not after the task's creation, to read its events from")
+    keystore: Path = Field(description="encrypted key file")
+    password_file: Path | None = Field(None, description="file whose first line opens the keystore")
+    store: str = Field(description="dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001")
+    home: Path = Field(Path(".chainfl"), description="where the journal lives")
+    dataset: str | None = Field(
+        None, description="data set to use in place of the manifest's, such as npz:/file"
+    )
+    data: Path | None = Field(None, description="folder with data sets")
+    partition: str = Field("iid", description="how the data set is dealt to participants")
+    client: int = Field(0, description="which part of the data is this participant's, from 0")
+    clients: int = Field(1, description="into how many parts the data is dealt")
+    partition_seed: int = Field(0, description="seed of the partition")
+    master_seed: int = Field(0, description="seed of this participant's training")
+    device: str = Field("auto", description="auto, cuda, mps or cpu")
+    attack: str | None = Field(None, description="misbehave, for demonstrations: label-flip")
+    lie_in_round: int | None = Field(
+        None, description="propose a wrong model in this round, for demonstrations"
+    )
+    confirmations: int = Field(0, description="blocks to wait before anything counts")
+    poll_seconds: float = Field(0.25, description="pause between looks at the chain")
+    json_logs: bool = Field(False, description="one JSON object per log line")
+    status_port: int | None = Field(None, description="serve /health and /metrics on this loopback port")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags first, then the environment, then the file."""
+        del dotenv_settings, file_secret_settings
+        if cls.settings_file is None:
+            return init_settings, env_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.settings_file)
+
+
+def load_settings(flags: dict[str, Any], file: Path | None = None) -> NodeSettings:
+    """Put flags, environment and file together; a flag that was not given (None) does not count.
+
+    Raises:
+        InputError: a setting is missing, unknown or malformed; names it and where it can be set.
+    """
+    from pydantic import ValidationError
+
+    from chainfl.errors import InputError
+
+    class WithFile(NodeSettings):
+        settings_file = file
+
+    if file is not None and not file.is_file():
+        raise InputError(f"{file}: no such settings file")
+    try:
+        return WithFile(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"setting {name}: {first['msg'].lower()}; give --{name.replace('_', '-')} or CHAINFL_{name.upper()}"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None

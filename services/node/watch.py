@@ -1,0 +1,54 @@
+"""The watcher: redo every proposal, and convict whoever stands behind a wrong one."""
+
+import logging
+import secrets
+
+from chainfl.audit.challenge import Lie, find_lie
+from chainfl.codec.commitments import finder_note
+from chainfl.errors import StoreError, VerificationError
+from chainfl.ports import BlobStore, Ledger
+from chainfl.protocol.round import Task
+from chainfl.types import Phase
+
+_log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """Looks at each proposal once. Anyone can be one; it needs no stake and no data."""
+
+    def __init__(self, ledger: Ledger, store: BlobStore) -> None:
+        """Nothing has been looked at yet."""
+        self._ledger, self._store = ledger, store
+        self._looked: tuple[int, int] | None = None
+
+    def look(self, task: Task) -> bool:
+        """Check the standing proposal if it is new; prove it wrong if it is. True when something was sent."""
+        place = (task.round.number, task.round.attempt)
+        if task.round.phase is not Phase.CHALLENGE or self._looked == place:
+            return False
+        try:
+            lie = find_lie(self._store, task)
+        except (StoreError, VerificationError) as error:
+            _log.warning("round %d.%d: cannot be redone: %s", *place, error)
+            self._looked = place
+            return False
+        self._looked = place
+        if lie is None:
+            _log.debug("round %d.%d: the proposal is right", *place)
+            return False
+        self._convict(task, lie)
+        return True
+
+    def _convict(self, task: Task, lie: Lie) -> None:
+        """Note the finding, then show it a block later."""
+        _log.warning(
+            "round %d.%d: parameter %d is %d, redoing gives %d",
+            lie.round, lie.attempt, lie.position, lie.found, lie.expected,
+        )  # fmt: skip
+        salt = secrets.token_bytes(32)
+        note = finder_note(
+            task.chain_id, task.address, lie.round, lie.attempt, lie.position, self._ledger.me, salt
+        )
+        self._ledger.note_finding(note)
+        self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, salt)
+        _log.warning("round %d.%d: convicted", lie.round, lie.attempt)

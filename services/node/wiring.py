@@ -1,0 +1,106 @@
+"""From settings to a participant: connect, unlock, check the task, load the data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainfl.blobs import get_model, get_record
+from chainfl.chain.keys import LocalSigner, unlock
+from chainfl.chain.ledger import ChainLedger
+from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.rpc import check_chain, open_rpc
+from chainfl.chain.send import Sender, SendSettings
+from chainfl.codec.cid import Cid
+from chainfl.codec.records import Manifest
+from chainfl.codec.vector import Vector
+from chainfl.errors import InputError, VerificationError
+from chainfl.ports import BlobStore
+from chainfl.protocol.round import Task
+from chainfl.roles.miner import Alter
+from chainfl.roles.participant import Participant
+from chainfl.store.address import open_store
+from chainfl.store.journal import SqliteJournal
+from services.node.settings import NodeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A participant and what its process needs besides."""
+
+    participant: Participant
+    ledger: ChainLedger
+    alter: Callable[[int], Alter | None]
+
+
+def read_password(path: Path | None) -> str:
+    """The first line of a password file, or what is typed."""
+    if path is None:
+        import getpass
+
+        return getpass.getpass("keystore password: ")
+    try:
+        return path.read_text(encoding="utf-8").splitlines()[0]
+    except OSError as error:
+        raise InputError(f"password file {path}: {error.strerror}") from None
+    except IndexError:
+        raise InputError(f"password file {path} is empty") from None
+
+
+def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
+    """Connect to the task on the chain that is meant."""
+    w3 = open_rpc(settings.rpc_url)
+    chain_id = check_chain(w3, settings.chain_id)
+    task = as_address(settings.task)
+    sender = Sender(w3, signer, chain_id, SendSettings(confirmations=settings.confirmations))
+    reader = TaskReader(w3, task, chain_id, settings.from_block, settings.confirmations)
+    return ChainLedger(w3, sender, reader, task)
+
+
+def check_task(store: BlobStore, task: Task) -> Manifest:
+    """The task's manifest, once it fits the config and the first model's bytes have the promised root.
+
+    Raises:
+        VerificationError: the sponsor promises one thing and stored another; take no part.
+    """
+    manifest = get_record(store, Cid.dag_cbor(task.config.manifest), Manifest)
+    for what, promised, found in (
+        ("scale", task.config.scale, manifest.s),
+        ("dimension", task.config.dimension, manifest.layout.d),
+    ):
+        if promised != found:
+            raise VerificationError(
+                f"the task's {what} is {promised}, its manifest says {found}: take no part"
+            )
+    config = task.config
+    get_model(
+        store, Cid.dag_cbor(config.first_model), config.dimension, s=config.scale, root=config.first_root
+    )
+    return manifest
+
+
+def build_node(settings: NodeSettings) -> Node:
+    """Everything a participant needs, checked before it commits itself to anything."""
+    from services.node.learning import build_trainer
+
+    signer = unlock(settings.keystore, read_password(settings.password_file))
+    ledger = open_ledger(settings, signer)
+    store = open_store(settings.store)
+    task = ledger.task()
+    manifest = check_task(store, task)
+    journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
+    trainer = build_trainer(settings, manifest)
+    participant = Participant(ledger, store, trainer, journal)
+    return Node(participant, ledger, lambda round_: _lie(settings, round_))
+
+
+def _lie(settings: NodeSettings, round_: int) -> Alter | None:
+    """What a node does to its proposal when it is told to lie: one parameter, one step too high."""
+    if settings.lie_in_round != round_:
+        return None
+
+    def alter(model_D: Vector) -> Vector:
+        wrong = model_D.copy()
+        wrong[len(wrong) // 2] += 1
+        return wrong
+
+    return alter
