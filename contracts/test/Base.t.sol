@@ -14,6 +14,7 @@ interface Vm {
     function expectRevert() external;
     function expectRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
+    function getCode(string calldata name) external view returns (bytes memory);
     function getBlockTimestamp() external view returns (uint256);
     function label(address account, string calldata name) external;
     function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
@@ -23,6 +24,14 @@ interface Vm {
         external
         pure
         returns (bytes32[] memory);
+    function parseJsonBytesArray(string calldata json, string calldata key)
+        external
+        pure
+        returns (bytes[] memory);
+    function parseJsonStringArray(string calldata json, string calldata key)
+        external
+        pure
+        returns (string[] memory);
     function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function parseJsonUint(string calldata json, string calldata key) external pure returns (uint256);
     function parseJsonUintArray(string calldata json, string calldata key)

@@ -19,8 +19,16 @@ library Models {
     }
 
     function leafBytes(uint32[] memory model, uint256 leaf) internal pure returns (bytes memory out) {
-        for (uint256 i = 64 * leaf; i < 64 * leaf + 64; ++i) {
-            out = bytes.concat(out, bytes4(i < model.length ? model[i] : BIAS));
+        out = new bytes(256 + 28);
+        for (uint256 i = 0; i < 64; ++i) {
+            uint256 value = 64 * leaf + i < model.length ? model[64 * leaf + i] : BIAS;
+            // Each word overwrites what the last one left behind its four bytes.
+            assembly ("memory-safe") {
+                mstore(add(add(out, 32), shl(2, i)), shl(224, value))
+            }
+        }
+        assembly ("memory-safe") {
+            mstore(out, 256)
         }
     }
 

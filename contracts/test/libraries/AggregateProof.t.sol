@@ -7,8 +7,9 @@ import {IRules} from "../IRules.sol";
 import {Models} from "../Models.sol";
 
 contract AggregateProofTest is BaseTest {
-    uint256 private constant PARAMETERS = 200;
-    uint256 private constant DEPTH = 2;
+    uint256 private constant PARAMETERS = 70;
+    uint256 private constant DEPTH = 1;
+    uint256 private constant ITEM = 256 + 32 * DEPTH;
 
     IRules private immutable _rules = IRules(vm.deployCode("RulesHarness.sol:RulesHarness"));
 
@@ -43,7 +44,7 @@ contract AggregateProofTest is BaseTest {
         external
     {
         Scene memory scene = _scene(seed, byRank);
-        position = _bound(position, 0, 255);
+        position = _bound(position, 0, 127);
         uint256 right = position < PARAMETERS ? scene.aggregate[position] : 1 << 31;
         Claim memory claim = _claim(scene);
         bytes memory evidence = _evidence(scene, position);
@@ -57,7 +58,7 @@ contract AggregateProofTest is BaseTest {
         view
     {
         vm.assume(junk != 1 << 31);
-        position = _bound(position, PARAMETERS, 255);
+        position = _bound(position, PARAMETERS, 127);
         Scene memory scene = _scene(seed, false);
         scene.aggregate = _withPadding(scene.aggregate, position, junk);
 
@@ -78,7 +79,7 @@ contract AggregateProofTest is BaseTest {
         bit = _bound(bit, 0, evidence.length * 8 - 1);
         evidence[bit / 8] = bytes1(uint8(evidence[bit / 8]) ^ uint8(1 << (bit & 7)));
 
-        vm.expectRevert(abi.encodeWithSelector(AggregateProof.BadProof.selector, bit / 8 / 320));
+        vm.expectRevert(abi.encodeWithSelector(AggregateProof.BadProof.selector, bit / 8 / ITEM));
         _rules.refute(claim, position, evidence);
     }
 
@@ -89,13 +90,13 @@ contract AggregateProofTest is BaseTest {
         length = _bound(length, 0, 2 * right);
         vm.assume(length != right);
 
-        uint256 item = length < right ? length / 320 : right / 320;
+        uint256 item = length < right ? length / ITEM : right / ITEM;
         vm.expectRevert(abi.encodeWithSelector(AggregateProof.BadProof.selector, item));
         _rules.refute(claim, 0, new bytes(length));
     }
 
     function testFuzz_refute_positionBeyondTheTree_reverts(uint256 position) external {
-        position = _bound(position, 256, type(uint256).max);
+        position = _bound(position, 128, type(uint256).max);
         Scene memory scene = _scene("seed", false);
         Claim memory claim = _claim(scene);
         bytes memory evidence = _evidence(scene, 0);
@@ -113,8 +114,43 @@ contract AggregateProofTest is BaseTest {
         bytes memory evidence = _evidence(scene, 5);
         (, uint256 expected) = _rules.refute(_claim(scene), 5, evidence);
 
-        vm.assertEq(evidence.length, 2 * 320);
+        vm.assertEq(evidence.length, 2 * ITEM);
         vm.assertEq(expected, scene.updates[1][5]);
+    }
+
+    function test_refute_publishedVectors_agree() external {
+        string memory json = vm.readFile("../tests/vectors/combine.json");
+        string[] memory by = vm.parseJsonStringArray(json, ".by");
+        bytes[] memory shares = vm.parseJsonBytesArray(json, ".shares");
+        bytes[] memory values = vm.parseJsonBytesArray(json, ".values");
+        uint256[] memory result = vm.parseJsonUintArray(json, ".result");
+
+        vm.assertTrue(by.length != 0);
+        for (uint256 i = 0; i < by.length; ++i) {
+            bool byRank = keccak256(bytes(by[i])) == keccak256("rank");
+            // A call of its own for each row gives its memory back.
+            this.refuteRow(byRank, _words(shares[i]), _words(values[i]), result[i]);
+        }
+    }
+
+    function refuteRow(bool byRank, uint256[] memory shares, uint256[] memory values, uint256 result)
+        external
+    {
+        Scene memory scene;
+        scene.byRank = byRank;
+        scene.shares = shares;
+        scene.head = _single(values[0]);
+        scene.updates = new uint32[][](values.length - 1);
+        for (uint256 k = 1; k < values.length; ++k) {
+            scene.updates[k - 1] = _single(values[k]);
+        }
+        scene.aggregate = _single(result);
+        Claim memory claim = _claim(scene);
+        (claim.parameters, claim.depth) = (1, 0);
+        bytes memory evidence = _evidence(scene, 0);
+
+        vm.expectRevert(abi.encodeWithSelector(AggregateProof.NoLie.selector, result));
+        _rules.refute(claim, 0, evidence);
     }
 
     function test_gas_ofAProof() external {
@@ -166,7 +202,7 @@ contract AggregateProofTest is BaseTest {
     }
 
     function _scene(bytes32 seed, bool byRank) private pure returns (Scene memory scene) {
-        uint256 count = 1 + uint256(keccak256(abi.encode("count", seed))) % 7;
+        uint256 count = 1 + uint256(keccak256(abi.encode("count", seed))) % 5;
         scene.byRank = byRank;
         scene.head = Models.random(keccak256(abi.encode("head", seed)), PARAMETERS);
         scene.updates = new uint32[][](count);
@@ -198,6 +234,18 @@ contract AggregateProofTest is BaseTest {
         }
     }
 
+    function _single(uint256 value) private pure returns (uint32[] memory model) {
+        model = new uint32[](1);
+        model[0] = uint32(value);
+    }
+
+    function _words(bytes memory packed) private pure returns (uint256[] memory words) {
+        words = new uint256[](packed.length / 4);
+        for (uint256 i = 0; i < packed.length; ++i) {
+            words[i / 4] = words[i / 4] << 8 | uint8(packed[i]);
+        }
+    }
+
     function _sort(uint256[] memory column) private pure {
         for (uint256 i = 0; i < column.length; ++i) {
             for (uint256 j = i + 1; j < column.length; ++j) {
@@ -211,8 +259,8 @@ contract AggregateProofTest is BaseTest {
         pure
         returns (uint32[] memory out)
     {
-        out = new uint32[](256);
-        for (uint256 i = 0; i < 256; ++i) {
+        out = new uint32[](128);
+        for (uint256 i = 0; i < 128; ++i) {
             out[i] = i < model.length ? model[i] : Models.BIAS;
         }
         out[position] = junk;

@@ -8,6 +8,20 @@ import {Models} from "../Models.sol";
 contract MerkleTest is BaseTest {
     IRules private immutable _rules = IRules(vm.deployCode("RulesHarness.sol:RulesHarness"));
 
+    function test_root_publishedVectors_agree() external view {
+        string memory json = vm.readFile("../tests/vectors/merkle.json");
+        uint256[] memory depth = vm.parseJsonUintArray(json, ".depth");
+        uint256[] memory index = vm.parseJsonUintArray(json, ".index");
+        bytes32[] memory root = vm.parseJsonBytes32Array(json, ".root");
+        bytes[] memory leaf = vm.parseJsonBytesArray(json, ".leaf");
+        bytes[] memory siblings = vm.parseJsonBytesArray(json, ".siblings");
+
+        vm.assertTrue(root.length != 0);
+        for (uint256 i = 0; i < root.length; ++i) {
+            vm.assertEq(_rules.merkleRoot(bytes.concat(leaf[i], siblings[i]), index[i], depth[i]), root[i]);
+        }
+    }
+
     function testFuzz_root_everyLeafOfATree_leadsToItsRoot(bytes32 seed, uint256 parameters) external view {
         parameters = _bound(parameters, 1, 1200);
         uint32[] memory model = Models.random(seed, parameters);
