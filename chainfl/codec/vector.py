@@ -21,7 +21,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 BIAS = 1 << 31
 BYTES = 4
 MAX_SCALE = 31
-_GRAIN = 1 << 17  # below this a second thread costs more than it saves
+_GRAIN = 1 << 21  # parameters; for fewer, one core keeps up with the memory and a second one has to be woken
 
 
 def encode(x: ArrayLike, s: int, *, out: Vector | None = None, threads: int | None = None) -> Vector:
