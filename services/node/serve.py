@@ -67,7 +67,7 @@ def serve(node: Node, duty: Duty, stop: threading.Event, *, poll_seconds: float,
 
 def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners) -> bool:
     me = node.participant
-    step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number))
+    step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number, task.round.attempt))
     if step is None or (step.is_shared and not manners.is_my_turn(me, task, step)):
         return False
     where = f"round {task.round.number}.{task.round.attempt} {task.round.phase.name.title()}"

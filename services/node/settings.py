@@ -38,7 +38,7 @@ class NodeSettings(BaseSettings):
     device: str = Field("auto", description="auto, cuda, mps or cpu")
     attack: str | None = Field(None, description="misbehave, for demonstrations: label-flip")
     lie_in_round: int | None = Field(
-        None, description="propose a wrong model in this round, for demonstrations"
+        None, description="as first proposer of this round, propose a wrong model (for demonstrations)"
     )
     confirmations: int = Field(0, description="blocks to wait before anything counts")
     poll_seconds: float = Field(0.25, description="pause between looks at the chain")

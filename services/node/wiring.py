@@ -29,7 +29,7 @@ class Node:
 
     participant: Participant
     ledger: ChainLedger
-    alter: Callable[[int], Alter | None]
+    alter: Callable[[int, int], Alter | None]
 
 
 def read_password(path: Path | None) -> str:
@@ -90,12 +90,12 @@ def build_node(settings: NodeSettings) -> Node:
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
     trainer = build_trainer(settings, manifest)
     participant = Participant(ledger, store, trainer, journal)
-    return Node(participant, ledger, lambda round_: _lie(settings, round_))
+    return Node(participant, ledger, lambda round_, attempt: _lie(settings, round_, attempt))
 
 
-def _lie(settings: NodeSettings, round_: int) -> Alter | None:
-    """What a node does to its proposal when it is told to lie: one parameter, one step too high."""
-    if settings.lie_in_round != round_:
+def _lie(settings: NodeSettings, round_: int, attempt: int) -> Alter | None:
+    """What a first proposer does when it is told to lie in this round: one parameter, one step too high."""
+    if settings.lie_in_round != round_ or attempt != 1:
         return None
 
     def alter(model_D: Vector) -> Vector:

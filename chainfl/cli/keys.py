@@ -1,0 +1,43 @@
+"""`chainfl keys`: make an encrypted key, show its address."""
+
+from pathlib import Path
+
+import click
+
+from chainfl.cli.output import finish, json_option
+from chainfl.report import Report, report
+
+
+@click.group(epilog="Example: chainfl keys new key.json --password-file pass")
+def keys() -> None:
+    """Make and look at encrypted keys."""
+
+
+@keys.command(epilog="Example: chainfl keys new key.json --password-file pass")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--password-file", type=click.Path(path_type=Path), help="Its first line becomes the password.")
+@json_option
+def new(file: Path, password_file: Path | None, as_json: bool) -> int:
+    """Make a key and keep it encrypted in FILE, which must not exist yet."""
+    from chainfl.chain.keys import new_key
+    from chainfl.chain.send import checksum
+    from services.node.wiring import read_password
+
+    address = checksum(new_key(file, read_password(password_file)))
+    return finish(report("keys-new", {"address": address, "file": str(file)}), as_json, _show)
+
+
+@keys.command(epilog="Example: chainfl keys show key.json")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+def show(file: Path, as_json: bool) -> int:
+    """Print the address of the key in FILE; no password is needed."""
+    from chainfl.chain.keys import address_of
+    from chainfl.chain.send import checksum
+
+    address = checksum(address_of(file))
+    return finish(report("keys-show", {"address": address, "file": str(file)}), as_json, _show)
+
+
+def _show(answer: Report) -> None:
+    click.echo(answer.metrics["address"])

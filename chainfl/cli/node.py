@@ -1,0 +1,67 @@
+"""`chainfl node run`: take part in a task with one key and one's own data."""
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from services.node.settings import NodeSettings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DUTIES = ("all", "worker", "validator", "miner")
+
+
+def setting_options(command: F) -> F:
+    """One flag per setting, with its description; a flag wins over CHAINFL_… and the settings file."""
+    for name, field in reversed(NodeSettings.model_fields.items()):
+        flag = f"--{name.replace('_', '-')}"
+        default = "" if field.is_required() or field.default is None else f" [{field.default}]"
+        kind: Any = str
+        if field.annotation in (int, int | None):
+            kind = int
+        elif field.annotation is float:
+            kind = float
+        elif field.annotation in (Path, Path | None):
+            kind = click.Path(path_type=Path)
+        text = f"{field.description}{default}"
+        if field.annotation is bool:
+            command = click.option(flag, name, is_flag=True, default=None, help=text)(command)
+        else:
+            command = click.option(flag, name, type=kind, default=None, help=text)(command)
+    return command
+
+
+@click.group(epilog="Example: chainfl node run --task 0x… --keystore key.json --store dir:./store")
+def node() -> None:
+    """Take part in a task."""
+
+
+@node.command(
+    epilog="Example: chainfl node run --rpc-url http://127.0.0.1:8545 --task 0x… --keystore key.json "
+    "--password-file pass --store dir:./store --dataset npz:mine.npz"
+)
+@click.option("--settings", type=click.Path(path_type=Path), help="TOML file with settings.")
+@click.option("--role", type=click.Choice(DUTIES), default="all", help="Play only this role's part.")
+@setting_options
+def run(settings: Path | None, role: str, **flags: Any) -> int:
+    """Play whatever role the round gives this key, until the task ends or the process is told to stop."""
+    from chainfl.roles.turn import Duty
+    from services.logs import set_up_logs
+    from services.node.serve import serve
+    from services.node.settings import load_settings
+    from services.node.wiring import build_node
+
+    chosen = load_settings(flags, settings)
+    set_up_logs(as_json=chosen.json_logs)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    duty = {"all": Duty.ALL, "worker": Duty.WORK, "validator": Duty.VALIDATE, "miner": Duty.MINE}[
+        role
+    ] | Duty.KEEP
+    serve(build_node(chosen), duty, stop, poll_seconds=chosen.poll_seconds)
+    return 0

@@ -1,0 +1,32 @@
+"""Logs of a service: one line a step on stderr, time first, or one JSON object a line."""
+
+import json
+import logging
+import sys
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        return json.dumps(
+            {
+                "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "message": record.getMessage(),
+            }
+        )
+
+
+def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
+    """Send our own logs to stderr; libraries speak up only when something is wrong."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname).1s %(message)s", "%H:%M:%S")
+    handler.setFormatter(JsonFormatter() if as_json else text)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("chainfl", "services"):
+        logging.getLogger(name).setLevel(level)
