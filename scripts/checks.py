@@ -115,7 +115,7 @@ def checks(depth: str, junit: Path, workers: int) -> list[Check]:
         lint("ruff format", "lint", BIN / "ruff", "format", "--check", "."),
         lint("mypy --strict", "lint", BIN / "mypy"),
         lint("import layers", "lint", BIN / "lint-imports", "--no-logo"),
-        *contract_checks(),
+        *contract_checks(depth),
         Check("pytest", "python", pytest_command(depth, junit, workers), pytest_tests(junit), streams=True),
     ]
 
@@ -125,14 +125,15 @@ def lint(name: str, group: str, *command: str | Path, folder: Path = ROOT) -> Ch
     return Check(name, group, tuple(map(str, command)), one, folder)
 
 
-def contract_checks() -> list[Check]:
+def contract_checks(depth: str) -> list[Check]:
     """The checks of contracts/; without forge they fail in one line that says what to do."""
     forge = tools.require("forge")
     test = (str(forge), "test", "--color", "never")
+    fresh = ("--check", "--compile", "--every-compiler") if depth == "deep" else ("--check",)
     return [
         lint("forge fmt", "contracts", forge, "fmt", "--check", folder=CONTRACTS),
         lint("forge build", "contracts", forge, "build", "--deny", "warnings", folder=CONTRACTS),
-        lint("contract artifacts", "contracts", PYTHON, ROOT / "scripts" / "artifacts.py", "--check"),
+        lint("contract artifacts", "contracts", PYTHON, ROOT / "scripts" / "build_contracts.py", *fresh),
         Check("forge test", "contracts", test, forge_tests, CONTRACTS, streams=True),
     ]
 

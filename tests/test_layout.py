@@ -68,7 +68,7 @@ def test_what_the_package_imports_it_also_declares(folder: str) -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for path in python_files(folder)
         for name in foreign_imports(path)
-        if not {each.lower() for each in provided.get(name, [name])} & declared()
+        if not {each.lower().replace("_", "-") for each in provided.get(name, [name])} & declared()
     }
 
     assert undeclared == set()
