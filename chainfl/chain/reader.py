@@ -13,7 +13,7 @@ from chainfl.chain.abi import decode_log, decode_revert, functions
 from chainfl.chain.rpc import outside
 from chainfl.chain.send import checksum
 from chainfl.errors import LedgerError
-from chainfl.protocol.events import Event
+from chainfl.protocol.events import Event, TaskCreated
 from chainfl.protocol.replay import fold
 from chainfl.protocol.round import Task, new_task
 from chainfl.types import Address, Digest, Rule, Statistic, TaskConfig
@@ -73,7 +73,7 @@ class TaskReader:
         self.log: list[ChainEvent] = []
         (task_id,) = read_call(w3, "TrainingTask", task, "taskId")
         (sponsor,) = read_call(w3, "TrainingTask", task, "sponsor")
-        (funded,) = read_call(w3, "TrainingTask", task, "funded")
+        funded = self._creation(task_id).escrow
         config = read_config(w3, task)
         self.created = new_task(chain_id, task, task_id, as_address(sponsor), config, funded)
         self.task = self.created.draft()
@@ -86,7 +86,7 @@ class TaskReader:
         self._drop_reorged()
         if until < self._next_block:
             return self.task
-        fresh = self._fetch(self._next_block, until)
+        fresh = self._fetch(self._next_block, until, self._address)
         if fresh:
             task = self.task.draft()
             for logged in fresh:
@@ -108,6 +108,21 @@ class TaskReader:
                 return None
             raise
 
+    def _creation(self, task_id: int) -> TaskCreated:
+        """The factory's word on how the task was made: its escrow is not kept anywhere else."""
+        (registry,) = read_call(self._w3, "TrainingTask", self._address, "registry")
+        (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
+        with outside("reading the chain's head"):
+            newest = self._w3.eth.block_number
+        for logged in self._fetch(self._from_block, newest, as_address(factory)):
+            event = logged.event
+            if isinstance(event, TaskCreated) and (event.task_id, event.task) == (task_id, self._address):
+                self._next_block = self._from_block = logged.block_number
+                return event
+        raise LedgerError(
+            f"the task was created before block {self._from_block}: give an earlier --from-block"
+        )
+
     def _drop_reorged(self) -> None:
         """Forget what stands in blocks that are no longer part of the chain, and fold the rest anew."""
         while self.log and not self._still_stands(self.log[-1]):
@@ -122,11 +137,11 @@ class TaskReader:
     def _still_stands(self, logged: ChainEvent) -> bool:
         return self.block_hash(logged.block_number) == logged.block_hash
 
-    def _fetch(self, first: int, last: int) -> list[ChainEvent]:
+    def _fetch(self, first: int, last: int, emitter: Address) -> list[ChainEvent]:
         found, span = list[ChainEvent](), _SPAN
         while first <= last:
             until = min(first + span - 1, last)
-            wanted: FilterParams = {"address": checksum(self._address), "fromBlock": first, "toBlock": until}
+            wanted: FilterParams = {"address": checksum(emitter), "fromBlock": first, "toBlock": until}
             try:
                 with outside(f"reading events of blocks {first} to {until}"):
                     logs = self._w3.eth.get_logs(wanted)

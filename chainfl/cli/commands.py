@@ -18,5 +18,8 @@ class Entry:
 COMMANDS: Final[dict[str, Entry]] = {
     "completion": Entry("chainfl.cli.completion:completion", "Print the completion script of a shell."),
     "compute": Entry("chainfl.cli.compute:compute", "Compute canonical values from your own numbers."),
+    "demo": Entry("chainfl.cli.demo:demo", "See everything at work on this machine."),
     "doctor": Entry("chainfl.cli.doctor:doctor", "Say what is installed and what to do about the rest."),
+    "keys": Entry("chainfl.cli.keys:keys", "Make and look at encrypted keys."),
+    "node": Entry("chainfl.cli.node:node", "Take part in a task."),
 }

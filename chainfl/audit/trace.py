@@ -1,0 +1,55 @@
+"""A run on a chain as data: what the simulator needs to play it again (docs/protocol.md section 10)."""
+
+from collections.abc import Iterable
+
+from chainfl.audit.history import PlayedRound
+from chainfl.protocol import events
+
+
+def trace_round(played: PlayedRound) -> dict[str, object]:
+    """One round: seed, stakes, who acted in each phase, every vouch, each attempt's outcome, the model's root."""
+    standing, round_ = played.standing(), played.standing().round
+    log = [logged.event for logged in played.events]
+    drawn = next((e for e in log if isinstance(e, events.Drawn)), None)
+    return {
+        "round": played.number,
+        "outcome": played.outcome.name.lower(),
+        "draw_block": drawn.block_number if drawn else None,
+        "seed": drawn.seed.hex() if drawn else None,
+        "changes": [
+            {"id": e.id, "weight": e.weight, "active_from": e.active_from}
+            for e in log
+            if isinstance(e, events.WeightSet)
+        ],
+        "committed": sorted(round_.updates),
+        "revealed": sorted(id_ for id_, update in round_.updates.items() if update.root is not None),
+        "scored": sorted(round_.scores),
+        "scores_revealed": sorted(i for i, scores in round_.scores.items() if scores.revealed is not None),
+        "attempts": _attempts(log),
+        "model_root": played.ended.head_root.hex() if played.ended else None,
+        "included": list(standing.round.tally.included) if standing.round.tally else None,
+    }
+
+
+def _attempts(log: Iterable[events.Event]) -> list[dict[str, object]]:
+    attempts: list[dict[str, object]] = []
+    for event in log:
+        if isinstance(event, events.Proposed):
+            attempts.append(
+                {
+                    "attempt": event.attempt,
+                    "proposer": event.id,
+                    "model_root": event.model_root.hex(),
+                    "votes": {},
+                    "convicted": [],
+                }
+            )
+        elif isinstance(event, events.Voted):
+            votes = attempts[-1]["votes"]
+            assert isinstance(votes, dict)
+            votes[str(event.id)] = event.attests
+        elif isinstance(event, events.Convicted):
+            convicted = attempts[-1]["convicted"]
+            assert isinstance(convicted, list)
+            convicted.append(event.id)
+    return attempts

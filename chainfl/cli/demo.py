@@ -1,0 +1,56 @@
+"""`chainfl demo`: everything at work on this machine, in a few minutes."""
+
+from pathlib import Path
+
+import click
+
+from chainfl.cli.output import finish, json_option, print_table
+from chainfl.report import Report, narrate, report
+
+ETHER = 10**18
+
+
+@click.command(epilog="Example: chainfl demo --rule fedrob:b=1 --rounds 2")
+@click.option(
+    "--rule", default="softmax", show_default=True, help="Aggregation rule, such as fedrob:b=1,alpha=0.9."
+)
+@click.option("--rounds", default=5, show_default=True, help="Rounds before the one in which the miner lies.")
+@click.option("--home", type=click.Path(path_type=Path), help="Keep everything in this folder.")
+@json_option
+def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
+    """Train with 12 participants on a chain of this machine, catch a lying miner, audit every round."""
+    import time
+
+    from services.demo import run_demo
+
+    started = time.perf_counter()
+    result = run_demo(rule, rounds, narrate, home=home, keep=home is not None)
+    metrics: dict[str, object] = {
+        "rule": rule,
+        "rounds": result.rounds,
+        "gas": {str(number): gas for number, gas in result.gas.items()},
+        "earned_wei": {name: str(wei) for name, wei in result.earned.items()},
+        "stake_wei": {name: str(wei) for name, wei in result.stake.items()},
+        "audit": {str(number): verdict for number, verdict in result.audit.items()},
+        "convicted": result.convicted,
+    }
+    answer = report("demo", metrics, ok=result.ok, seconds=time.perf_counter() - started)
+    return finish(answer, as_json, lambda done: _show(done, result.earned, result.stake, home))
+
+
+def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: Path | None) -> None:
+    rows = [
+        (name, f"{earned[name] / ETHER:.4f}", f"{stake[name] / ETHER:.3f}")
+        for name in sorted(earned, key=lambda n: -earned[n])
+    ]
+    print_table(("participant", "earned (ETH)", "stake left (ETH)"), rows)
+    gas = answer.metrics["gas"]
+    assert isinstance(gas, dict)
+    click.echo(f"gas per round: {', '.join(f'{number}: {used:,}' for number, used in gas.items())}")
+    click.echo(f"took {answer.seconds:.0f} s; {'all verified' if answer.ok else 'NOT everything verified'}")
+    if home is None:
+        click.echo(
+            "look further: chainfl demo --home ./demo keeps chain logs, nodes' logs and the blob store"
+        )
+    else:
+        click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store")

@@ -1,0 +1,167 @@
+"""The demonstration: a real chain, real processes, a lie and its proof, and an audit of it all."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from web3 import Web3
+
+from chainfl.audit.verify import Verdict
+from chainfl.chain.contracts import bonded_stake
+from chainfl.chain.keys import address_of
+from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.rpc import open_rpc, outside
+from chainfl.errors import LedgerError
+from chainfl.protocol.round import Task
+from chainfl.store.directory import DirectoryStore
+from services.auditing import AuditedRound, audit
+from services.devnet import Devnet, Person, is_running, make_keys, open_task, start_anvil, start_node, stop
+from services.sponsor import ETHER, Terms
+from services.story import Story
+
+Tell = Callable[[str], None]
+
+PARTICIPANTS, HOSTILE = 12, 3
+HOSTILE_STAKE = ETHER * 4 // 3
+HONEST_STAKE = 4 * ETHER
+SECONDS_PER_ROUND = 120
+
+
+@dataclass(slots=True)
+class DemoResult:
+    """What the demonstration showed."""
+
+    rounds: list[dict[str, object]] = field(default_factory=list)
+    gas: dict[int, int] = field(default_factory=dict)
+    earned: dict[str, int] = field(default_factory=dict)
+    stake: dict[str, int] = field(default_factory=dict)
+    audit: dict[int, str] = field(default_factory=dict)
+    convicted: list[str] = field(default_factory=list)
+    home: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """All rounds played to the end, the lie was proven, and every audit agrees."""
+        return bool(self.convicted) and bool(self.audit) and set(self.audit.values()) == {Verdict.OK.value}
+
+
+def people_of(rounds: int) -> list[Person]:
+    """Nine honest, three hostile with a tenth of the stake; whoever mines the last round first was told to lie."""
+    names = ["ada", "ben", "cleo", "dan", "eve", "finn", "gus", "hana", "ivo", "mal", "max", "moe"]
+    hostile = names[PARTICIPANTS - HOSTILE :]
+    return [
+        Person(
+            name,
+            HOSTILE_STAKE if name in hostile else HONEST_STAKE,
+            "label-flip" if name in hostile else None,
+            rounds,
+        )
+        for name in names
+    ]
+
+
+def run_demo(
+    rule: str, rounds: int, tell: Tell, *, home: Path | None = None, keep: bool = False
+) -> DemoResult:
+    """Play `rounds` rounds and one more, in which the miner lies."""
+    folder = home or Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    people = people_of(rounds + 1)
+    process, url = start_anvil(folder, 1)
+    net = Devnet(str(folder), url, processes={"anvil": process.pid})
+    net.save()
+    try:
+        return _play(net, people, Terms(rule=rule, rounds=rounds + 1, escrow=(rounds + 1) * ETHER // 5), tell)
+    finally:
+        stop(net)
+        if not keep and home is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> DemoResult:
+    w3 = open_rpc(net.rpc_url)
+    keys = make_keys(Path(net.home), ["sponsor", *(person.name for person in people)])
+    tell(f"anvil at {net.rpc_url}; deploying the contracts")
+    created = open_task(net, w3, keys, people, terms, tell)
+    tell(f"{len(people)} participants enrolled; starting a process for each (hostile ones are marked *)")
+    for number, person in enumerate(people):
+        start_node(net, person, number, len(people), "iid", 7)
+    names = {bytes(address_of(keys[person.name])): person.name for person in people}
+    hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
+    reader = TaskReader(w3, created.address, net.chain_id, created.block)
+    story = Story(reader.created, names, hostile, tell)
+    _follow(net, reader, story, terms.rounds)
+    result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
+    result.convicted = [name for facts in story.rounds for name in facts.convicted]
+    _sum_up(net, w3, reader, names, result, tell)
+    return result
+
+
+def _follow(net: Devnet, reader: TaskReader, story: Story, rounds: int) -> None:
+    told, until = 0, time.monotonic() + SECONDS_PER_ROUND * rounds
+    while not story.is_over:
+        reader.refresh()
+        for logged in reader.log[told:]:
+            story.take(logged.event, logged.block_number)
+        told = len(reader.log)
+        dead = [name for name, pid in net.processes.items() if not is_running(pid)]
+        if dead and not story.is_over:
+            raise LedgerError(f"{', '.join(dead)} ended early; see {net.home}/logs")
+        if time.monotonic() > until:
+            raise LedgerError(f"the rounds take too long; see {net.home}/logs")
+        time.sleep(0.2)
+
+
+def _sum_up(
+    net: Devnet, w3: Web3, reader: TaskReader, names: dict[bytes, str], result: DemoResult, tell: Tell
+) -> None:
+    task = reader.refresh()
+    result.gas = gas_by_round(w3, reader)
+    for account, name in names.items():
+        address = as_address(account.hex())
+        result.earned[name] = earned(task, account)
+        result.stake[name] = bonded_stake(w3, as_address(net.registry), task.address, address)
+    tell("audit: every round redone from the chain and the blobs alone")
+    for one in audit(reader, DirectoryStore(Path(net.home) / "store")):
+        result.audit[one.played.number] = one.verdict.value
+        tell(f"  round {one.played.number}: {_say(one)}")
+
+
+def _say(one: AuditedRound) -> str:
+    bad = [finding for finding in one.findings if not finding.is_ok]
+    if not bad:
+        return f"ok ({len(one.findings)} checks)"
+    return "; ".join(
+        f"check {f.number} ({f.check}): {f.verdict.value}: expected {f.expected}, found {f.found}"
+        for f in bad
+    )
+
+
+def earned(task: Task, account: bytes) -> int:
+    """What an account may claim: its credit and its part as a worker."""
+    from chainfl.protocol.rewards import round_budget
+
+    own = next((a for a in task.accounts.values() if a.address == account), None)
+    if own is None:
+        return 0
+    workers = round_budget(task.funded, task.config).workers
+    parts = (workers * pay.workers.get(own.id, 0) // pay.whole for pay in task.pays.values())
+    return task.credits.get(own.address, 0) + sum(parts)
+
+
+def gas_by_round(w3: Web3, reader: TaskReader) -> dict[int, int]:
+    """The gas that each round's transactions used, by the rounds that their events name."""
+    used: dict[int, int] = {}
+    seen: set[bytes] = set()
+    for logged in reader.log:
+        number = getattr(logged.event, "round", None)
+        if number is None or logged.transaction in seen:
+            continue
+        seen.add(logged.transaction)
+        with outside("reading a receipt"):
+            receipt = w3.eth.get_transaction_receipt(logged.transaction)  # type: ignore[arg-type]
+        used[number] = used.get(number, 0) + receipt["gasUsed"]
+    return used

@@ -1,0 +1,140 @@
+"""A task told as it happens: one line per step that matters, from its events alone."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from chainfl.protocol import events
+from chainfl.protocol.replay import fold
+from chainfl.protocol.round import NO_SCORE, Task
+from chainfl.types import TOTAL, WAD, Id, Outcome, Phase, Slash
+
+Tell = Callable[[str], None]
+ETHER = 10**18
+
+
+@dataclass(slots=True)
+class RoundFacts:
+    """What a round showed, for machines."""
+
+    number: int
+    outcome: str = "open"
+    attempts: int = 0
+    head_loss: float | None = None
+    shares: dict[str, float] = field(default_factory=dict)
+    hostile_share: float = 0.0
+    hostile_committee: int = 0
+    committee: list[str] = field(default_factory=list)
+    miner: str = ""
+    convicted: list[str] = field(default_factory=list)
+    paid: dict[str, int] = field(default_factory=dict)
+    model_root: str = ""
+
+
+class Story:
+    """Folds a task's events and tells what they mean. `names` are what people call the accounts."""
+
+    def __init__(
+        self, created: Task, names: Mapping[bytes, str], hostile: frozenset[bytes], tell: Tell
+    ) -> None:
+        """Start before the first event."""
+        self.task = created.draft()
+        self._names, self._hostile, self._tell = names, hostile, tell
+        self.rounds: list[RoundFacts] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has ended."""
+        return self.task.round.phase is Phase.ENDED
+
+    def take(self, event: events.Event, block_number: int) -> None:
+        """Hear of one event."""
+        self._narrate(event)
+        fold(self.task, event, block_number)
+        self.task.events = []
+        if isinstance(event, events.Tallied):
+            self._tell_tally(event)
+
+    def _name(self, id_: Id) -> str:
+        account = self.task.by_id(id_).address
+        name = self._names.get(account, "0x" + account.hex()[:8])
+        return f"{name}*" if account in self._hostile else name
+
+    def _list(self, ids: tuple[Id, ...]) -> str:
+        return ", ".join(self._name(id_) for id_ in ids) or "nobody"
+
+    def _is_hostile(self, id_: Id) -> bool:
+        return self.task.by_id(id_).address in self._hostile
+
+    def _narrate(self, event: events.Event) -> None:
+        if isinstance(event, events.Drawn):
+            self._tell_drawn(event)
+        elif isinstance(event, events.Proposed):
+            model = event.model_root.hex()[:16]
+            self._tell(f"  propose    {self._name(event.id)} (attempt {event.attempt}): model {model}…")
+            self.rounds[-1].miner = self._name(event.id)
+        elif isinstance(event, events.Voted):
+            self._tell(f"  challenge  {self._name(event.id)} {'attests' if event.attests else 'OBJECTS'}")
+        elif isinstance(event, events.LieProven):
+            self._tell(
+                f"  LIE        parameter {event.position} is {event.found}, re-executed on chain it is {event.expected}"
+            )
+        elif isinstance(event, events.Convicted):
+            self._tell(f"  convicted  {self._name(event.id)} loses {event.slashed / ETHER:.3f} ETH of stake")
+            self.rounds[-1].convicted.append(self._name(event.id))
+        elif isinstance(event, events.Silent):
+            kind = Slash.NO_REVEAL if event.phase in (Phase.REVEAL, Phase.TALLY) else Slash.LIVENESS
+            why = "did not reveal" if kind is Slash.NO_REVEAL else "was silent"
+            self._tell(f"  slashed    {self._name(event.id)} {why}: {event.slashed / ETHER:.4f} ETH")
+        elif isinstance(event, events.RoundEnded):
+            self._tell_ended(event)
+
+    def _tell_drawn(self, event: events.Drawn) -> None:
+        hostile = sum(map(self._is_hostile, event.committee))
+        captured = "  <- captured: a hostile majority" if 2 * hostile > len(event.committee) else ""
+        self.rounds.append(
+            RoundFacts(
+                event.round,
+                committee=[self._name(id_) for id_ in event.committee],
+                miner=self._name(event.proposers[0]),
+                hostile_committee=hostile,
+            )
+        )
+        self._tell(f"round {event.round}")
+        self._tell(f"  draw       committee {self._list(event.committee)}{captured}")
+        line = "primary" if self.task.config.rule.is_elected else "miner"
+        self._tell(
+            f"             {line} {self._name(event.proposers[0])}, backups {self._list(event.proposers[1:3])}"
+        )
+
+    def _tell_tally(self, event: events.Tallied) -> None:
+        facts, order = self.rounds[-1], self.task.round.order
+        if event.head_score != NO_SCORE:
+            facts.head_loss = event.head_score / WAD
+            counted = f"{sum(event.included)} of {len(order)} updates count"
+            self._tell(f"  score      the head's loss is {facts.head_loss:.4f}; {counted}")
+        if event.shares and not self.task.config.rule.is_on_ranks:
+            self._tell_shares(event, facts)
+
+    def _tell_shares(self, event: events.Tallied, facts: RoundFacts) -> None:
+        pairs = list(zip(self.task.round.order, event.shares[1:], strict=True))
+        facts.shares = {self._name(id_): share / TOTAL for id_, share in pairs}
+        facts.hostile_share = sum(share for id_, share in pairs if self._is_hostile(id_)) / TOTAL
+        shown = "  ".join(f"{self._name(id_)} {100 * share / TOTAL:.1f}%" for id_, share in pairs)
+        self._tell(f"  shares     {shown}")
+        if any(self._is_hostile(id_) for id_, _ in pairs):
+            self._tell(f"             hostile workers together: {100 * facts.hostile_share:.1f}%")
+
+    def _tell_ended(self, event: events.RoundEnded) -> None:
+        facts = self.rounds[-1]
+        facts.outcome, facts.attempts = event.outcome.name.lower(), event.attempt
+        facts.model_root = event.head_root.hex()
+        facts.paid = {
+            "workers": event.workers_paid,
+            "committee": event.committee_paid,
+            "miner": event.miner_paid,
+        }
+        paid = event.workers_paid + event.committee_paid + event.miner_paid
+        what = "final" if event.outcome is Outcome.FINAL else "VOID"
+        self._tell(
+            f"  {what:<10} head {event.head_root.hex()[:16]}…; {paid / ETHER:.4f} ETH of rewards credited"
+        )
