@@ -58,12 +58,13 @@ def test_one_thread_works_in_one_piece() -> None:
 def test_work_inside_work_does_not_wait_for_itself() -> None:
     done = list[int]()
 
-    def outer(_start: int, _stop: int) -> None:
-        in_parallel(lambda start, stop: done.append(stop - start), 64, 1, 4)
+    def outer(first: int, last: int) -> None:
+        for _ in range(first, last):
+            in_parallel(lambda start, stop: done.append(stop - start), 64, 1, 4)
 
     in_parallel(outer, 32, 1, 4)
 
-    assert sum(done) == 64 * 16
+    assert sum(done) == 64 * 32
 
 
 def test_a_failure_in_any_slice_reaches_the_caller() -> None:
