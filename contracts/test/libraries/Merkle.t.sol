@@ -23,7 +23,7 @@ contract MerkleTest is BaseTest {
     }
 
     function testFuzz_root_everyLeafOfATree_leadsToItsRoot(bytes32 seed, uint256 parameters) external view {
-        parameters = _bound(parameters, 1, 1200);
+        parameters = _bound(parameters, 1, 400);
         uint32[] memory model = Models.random(seed, parameters);
         uint256 depth = Models.depthOf(parameters);
 

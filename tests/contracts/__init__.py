@@ -1,0 +1,1 @@
+"""The contracts, as compiled, held against the rules."""
