@@ -174,3 +174,27 @@ def created_address(sender: Address, nonce: int) -> Address:
     """Where a contract lands that this sender creates under this nonce."""
     number = nonce.to_bytes((nonce.bit_length() + 7) // 8, "big")
     return Address(keccak256(rlp_encode([bytes(sender), number]))[12:])
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What deploying everything takes."""
+
+    gas: int
+    wei: int
+
+
+def cost_of_deployment(w3: Web3) -> Cost:
+    """The gas of all steps, from the size of their code, and what it costs at twice the current base fee."""
+    gas = 0
+    for name in plan():
+        artifact = load(name)
+        runtime = len(artifact.deployed_bytecode) // 2
+        creation = len(artifact.bytecode) // 2
+        gas += 53_000 + 200 * runtime + 16 * creation + 2 * (creation // 32)
+        if name == FACTORY:
+            made = sum(len(load(each).deployed_bytecode) // 2 for each in ("StakeRegistry", "TrainingTask"))
+            gas += 64_000 + 200 * made
+    with outside("reading the base fee"):
+        base = int(w3.eth.get_block("latest").get("baseFeePerGas", 0))
+    return Cost(gas, gas * (2 * base + 10**9))

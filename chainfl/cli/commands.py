@@ -16,10 +16,17 @@ class Entry:
 
 
 COMMANDS: Final[dict[str, Entry]] = {
+    "audit": Entry("chainfl.cli.audit:audit", "Redo rounds from chain and blobs alone."),
     "completion": Entry("chainfl.cli.completion:completion", "Print the completion script of a shell."),
     "compute": Entry("chainfl.cli.compute:compute", "Compute canonical values from your own numbers."),
+    "data": Entry("chainfl.cli.data:data", "List data sets and check their files."),
     "demo": Entry("chainfl.cli.demo:demo", "See everything at work on this machine."),
+    "deploy": Entry("chainfl.cli.deploy:deploy", "Put the contracts on a chain."),
+    "devnet": Entry("chainfl.cli.devnet:devnet", "Run a chain, a task and participants on this machine."),
     "doctor": Entry("chainfl.cli.doctor:doctor", "Say what is installed and what to do about the rest."),
     "keys": Entry("chainfl.cli.keys:keys", "Make and look at encrypted keys."),
     "node": Entry("chainfl.cli.node:node", "Take part in a task."),
+    "stake": Entry("chainfl.cli.stake:stake", "Put stake behind an account, and take it out."),
+    "task": Entry("chainfl.cli.task:task", "Create tasks and look at them."),
+    "watch": Entry("chainfl.cli.watch:watch", "Follow a task and convict liars."),
 }

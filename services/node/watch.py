@@ -2,10 +2,11 @@
 
 import logging
 import secrets
+import threading
 
 from chainfl.audit.challenge import Lie, find_lie
 from chainfl.codec.commitments import finder_note
-from chainfl.errors import StoreError, VerificationError
+from chainfl.errors import ChainflError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.round import Task
 from chainfl.types import Phase
@@ -52,3 +53,17 @@ class Watcher:
         self._ledger.note_finding(note)
         self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, salt)
         _log.warning("round %d.%d: convicted", lie.round, lie.attempt)
+
+
+def watch_task(watcher: Watcher, ledger: Ledger, stop: threading.Event, poll_seconds: float) -> None:
+    """Look until the task has ended or the process is told to stop; failures outside are waited out."""
+    while not stop.is_set():
+        try:
+            task = ledger.task()
+            if task.round.phase is Phase.ENDED:
+                _log.info("round %d: the task has ended", task.round.number)
+                return
+            watcher.look(task)
+        except ChainflError as error:
+            _log.warning("%s; looking again", error)
+        stop.wait(poll_seconds)

@@ -1,0 +1,195 @@
+"""`chainfl task`: create tasks, look at them, give one up."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from chainfl.cli.chain_options import (
+    connect,
+    key_options,
+    open_reader,
+    open_sender,
+    parse_address,
+    parse_ether,
+    rpc_options,
+    store_option,
+    task_options,
+)
+from chainfl.cli.output import finish, json_option, print_table
+from chainfl.report import Report, report
+
+ETHER = 10**18
+
+
+@click.group(epilog="Example: chainfl task show --task 0x…")
+def task() -> None:
+    """Create tasks and look at them."""
+
+
+@task.command(
+    epilog="Example: chainfl task create --factory 0x… --escrow 1 --store dir:./store --keystore key.json"
+)
+@rpc_options
+@key_options
+@store_option
+@click.option(
+    "--factory", required=True, envvar="CHAINFL_FACTORY", help="Address of the factory (chainfl deploy)."
+)
+@click.option("--escrow", required=True, help="Ether for all rounds together.")
+@click.option("--min-stake", "min_stake_text", help="Ether that a participant must stake [1].")
+@click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
+@click.option("--rounds", type=int, help="Number of rounds [5].")
+@click.option("--committee-size", type=int, help="Validators per round, odd [3].")
+@click.option("--min-updates", type=int, help="Fewest updates of a round [3].")
+@click.option("--max-updates", type=int, help="Most updates of a round [20].")
+@click.option("--train-seconds", type=int, help="Length of Train [60].")
+@click.option("--reveal-seconds", type=int, help="Length of Reveal [30].")
+@click.option("--score-seconds", type=int, help="Length of Score [60].")
+@click.option("--tally-seconds", type=int, help="Length of Tally [30].")
+@click.option("--propose-seconds", type=int, help="Length of Propose [30].")
+@click.option("--challenge-seconds", type=int, help="Length of Challenge [10].")
+@click.option("--model", help="Name of the model [mnist-mlp-small].")
+@click.option("--dataset", help="Name of the data set [mnist-embedded].")
+@click.option("--learning-rate", type=float, help="Workers' learning rate [0.1].")
+@click.option("--batch", type=int, help="Workers' batch size [32].")
+@click.option("--local-epochs", type=int, help="Passes over the local data [1].")
+@click.option("--seed", type=int, help="Seed of the first model [0].")
+@click.option("--score-samples", type=int, help="Held-out samples a validator scores on [300].")
+@click.option("--scale", type=int, help="Fractional bits of a parameter [20].")
+@json_option
+def create(
+    rpc_url: str,
+    chain_id: int | None,
+    keystore: Path,
+    password_file: Path | None,
+    store: str,
+    factory: str,
+    escrow: str,
+    min_stake_text: str | None,
+    as_json: bool,
+    **changes: Any,
+) -> int:
+    """Store manifest and first model, and create a task with its escrow."""
+    from chainfl.chain.contracts import create_task
+    from chainfl.chain.send import checksum
+    from chainfl.store.address import open_store
+    from services.sponsor import Terms, prepare_task, with_changes
+
+    connection = connect(rpc_url, chain_id)
+    sender = open_sender(connection, keystore, password_file)
+    stake = parse_ether(min_stake_text) if min_stake_text else None
+    terms = with_changes(Terms(), changes | {"escrow": parse_ether(escrow), "min_stake": stake})
+    config = prepare_task(open_store(store), terms)
+    made = create_task(sender, parse_address(factory), config, terms.escrow)
+    metrics = {"task_id": made.task_id, "task": checksum(made.address), "block": made.block, "gas": made.gas}
+    return finish(report("task-create", metrics), as_json, _show_pairs)
+
+
+@task.command("list", epilog="Example: chainfl task list --factory 0x…")
+@rpc_options
+@click.option("--factory", required=True, envvar="CHAINFL_FACTORY", help="Address of the factory.")
+@json_option
+def list_tasks(rpc_url: str, chain_id: int | None, factory: str, as_json: bool) -> int:
+    """List the tasks of a factory."""
+    from chainfl.chain.contracts import task_at, task_count
+    from chainfl.chain.reader import read_config
+    from chainfl.chain.send import checksum
+
+    connection, address = connect(rpc_url, chain_id), parse_address(factory)
+    tasks = []
+    for number in range(1, task_count(connection.w3, address) + 1):
+        at = task_at(connection.w3, address, number)
+        config = read_config(connection.w3, at)
+        tasks.append(
+            {"task_id": number, "task": checksum(at), "rule": config.rule.name_text, "rounds": config.rounds}
+        )
+    answer = report("task-list", {"tasks": tasks})
+    return finish(
+        answer,
+        as_json,
+        lambda _: print_table(
+            ("id", "task", "rule", "rounds"), [tuple(str(v) for v in t.values()) for t in tasks]
+        ),
+    )
+
+
+@task.command(epilog="Example: chainfl task show --task 0x…")
+@rpc_options
+@task_options
+@json_option
+def show(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json: bool) -> int:
+    """Show where a task stands."""
+    reader = open_reader(connect(rpc_url, chain_id), task, from_block)
+    now = reader.refresh()
+    metrics: dict[str, object] = {
+        "task": task,
+        "rule": now.config.rule.name_text,
+        "round": now.round.number,
+        "rounds": now.config.rounds,
+        "attempt": now.round.attempt,
+        "phase": now.round.phase.name.title(),
+        "deadline": now.round.deadline,
+        "enrolled": sum(account.weight > 0 for account in now.accounts.values()),
+        "head_root": now.head_root.hex(),
+        "escrow_wei": str(now.escrow),
+        "owed_wei": str(now.owed),
+    }
+    return finish(report("task-show", metrics), as_json, _show_pairs)
+
+
+@task.command(epilog="Example: chainfl task trace --task 0x… --json > trace.json")
+@rpc_options
+@task_options
+@json_option
+def trace(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json: bool) -> int:
+    """Tell a task's rounds as data: seeds, stakes, who acted, each attempt's outcome, model roots."""
+    from chainfl.audit.trace import trace_round
+    from services.auditing import played_rounds
+
+    started = time.perf_counter()
+    reader = open_reader(connect(rpc_url, chain_id), task, from_block)
+    rounds = [trace_round(played) for played in played_rounds(reader)]
+    accounts = {str(a.id): a.address.hex() for a in reader.task.accounts.values()}
+    metrics = {"task": task, "chain_id": reader.task.chain_id, "accounts": accounts, "rounds": rounds}
+    answer = report("task-trace", metrics, seconds=time.perf_counter() - started)
+    rows = [(str(r["round"]), str(r["outcome"]), str(r["model_root"])) for r in rounds]
+    return finish(answer, as_json, lambda _: print_table(("round", "outcome", "model root"), rows))
+
+
+@task.command(epilog="Example: chainfl task abandon --task 0x… --keystore key.json")
+@rpc_options
+@task_options
+@key_options
+@json_option
+def abandon(
+    rpc_url: str,
+    chain_id: int | None,
+    task: str,
+    from_block: int,
+    keystore: Path,
+    password_file: Path | None,
+    as_json: bool,
+) -> int:
+    """End a task with its current round; the sponsor only. Run again once it has ended to take back the escrow."""
+    from chainfl.chain.abi import functions
+    from chainfl.types import Phase
+
+    connection = connect(rpc_url, chain_id)
+    sender, at = open_sender(connection, keystore, password_file), parse_address(task)
+    reader = open_reader(connection, task, from_block)
+    if reader.refresh().round.phase is not Phase.ENDED:
+        sender.send(at, functions("TrainingTask")["abandon"].call_data())
+    now, refunded = reader.refresh(), 0
+    if now.round.phase is Phase.ENDED and now.escrow:
+        refunded = now.escrow
+        sender.send(at, functions("TrainingTask")["refund"].call_data())
+    metrics = {"task": task, "phase": now.round.phase.name.title(), "refunded_wei": str(refunded)}
+    return finish(report("task-abandon", metrics), as_json, _show_pairs)
+
+
+def _show_pairs(answer: Report) -> None:
+    for name, value in answer.metrics.items():
+        shown = f"{int(str(value)) / ETHER:.6f} ETH" if name.endswith("_wei") else str(value)
+        click.echo(f"{name.removesuffix('_wei').replace('_', ' '):<10} {shown}")

@@ -1,0 +1,54 @@
+"""`chainfl watch`: follow a task, redo each proposal, convict liars."""
+
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from chainfl.cli.chain_options import (
+    connect,
+    key_options,
+    open_reader,
+    open_sender,
+    parse_address,
+    rpc_options,
+    store_option,
+    task_options,
+)
+
+
+@click.command(epilog="Example: chainfl watch --task 0x… --store dir:./store --keystore key.json")
+@rpc_options
+@task_options
+@store_option
+@key_options
+@click.option("--poll-seconds", default=1.0, show_default=True, help="Pause between looks at the chain.")
+@click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
+def watch(
+    rpc_url: str,
+    chain_id: int | None,
+    task: str,
+    from_block: int,
+    store: str,
+    keystore: Path,
+    password_file: Path | None,
+    poll_seconds: float,
+    json_logs: bool,
+) -> int:
+    """Follow a task, redo each proposal as it appears, note and prove lies; no stake and no data are needed."""
+    from chainfl.chain.ledger import ChainLedger
+    from chainfl.store.address import open_store
+    from services.logs import set_up_logs
+    from services.node.watch import Watcher, watch_task
+
+    set_up_logs(as_json=json_logs)
+    connection = connect(rpc_url, chain_id)
+    reader = open_reader(connection, task, from_block)
+    sender = open_sender(connection, keystore, password_file)
+    ledger = ChainLedger(connection.w3, sender, reader, parse_address(task))
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    watch_task(Watcher(ledger, open_store(store)), ledger, stop, poll_seconds)
+    return 0
