@@ -21,6 +21,7 @@ from chainfl.errors import InputError, LengthError
 from chainfl.learning import names
 
 GROUP: Final = "chainfl.models"
+HAS_ONEDNN: Final = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
 Flat: TypeAlias = NDArray[np.float32]
 Layout: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
@@ -45,7 +46,8 @@ class ConvNet(nn.Module):
     """Two 5x5 convolutions, each with 2x2 max pooling, then dense layers.
 
     The pool comes before the ReLU: the same values, a quarter of the work. The first convolution and the pools
-    run channels-last, the second convolution channels-first: on CPUs each is fastest so.
+    run channels-last, the second convolution channels-first: on CPUs each is fastest so. Scoring stays in oneDNN's
+    blocked layout from the first convolution to the last pool, which saves every conversion.
     """
 
     def __init__(self, side: int, channels: int, dense: tuple[int, ...]) -> None:
@@ -56,9 +58,9 @@ class ConvNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Class scores."""
-        x_BCHW = _pool_relu(self.conv1(x_BCHW)).contiguous()
+        x_BCHW = _channels_first(_pool_relu(self.conv1(_blocked(x_BCHW))))
         x_BCHW = _pool_relu(self.conv2(x_BCHW))
-        scores: Tensor = self.dense(x_BCHW.flatten(1))
+        scores: Tensor = self.dense(_flat(x_BCHW))
         return scores
 
 
@@ -78,9 +80,9 @@ class CifarNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Class scores."""
-        x_BCHW = _pool_relu(self.conv2(functional.relu(self.conv1(x_BCHW))))
+        x_BCHW = _pool_relu(self.conv2(functional.relu(self.conv1(_blocked(x_BCHW)))))
         x_BCHW = _pool_relu(self.conv4(functional.relu(self.conv3(x_BCHW))))
-        scores: Tensor = self.dense(x_BCHW.flatten(1))
+        scores: Tensor = self.dense(_flat(x_BCHW))
         return scores
 
 
@@ -121,8 +123,24 @@ def _dense(*widths: int) -> nn.Sequential:
 
 
 def _pool_relu(x_BCHW: Tensor) -> Tensor:
-    pooled = functional.max_pool2d(x_BCHW.contiguous(memory_format=torch.channels_last), 2)
-    return functional.relu(pooled)
+    if not x_BCHW.is_mkldnn:
+        x_BCHW = x_BCHW.contiguous(memory_format=torch.channels_last)
+    return functional.relu(functional.max_pool2d(x_BCHW, 2))
+
+
+def _blocked(x_BCHW: Tensor) -> Tensor:
+    """In oneDNN's own layout, if that can be used: on CPUs, where no gradient is wanted."""
+    usable = torch.is_inference_mode_enabled() and x_BCHW.device.type == "cpu" and HAS_ONEDNN
+    return x_BCHW.contiguous().to_mkldnn() if usable else x_BCHW
+
+
+def _channels_first(x_BCHW: Tensor) -> Tensor:
+    return x_BCHW if x_BCHW.is_mkldnn else x_BCHW.contiguous()
+
+
+def _flat(x_BCHW: Tensor) -> Tensor:
+    dense_BCHW: Tensor = x_BCHW.to_dense() if x_BCHW.is_mkldnn else x_BCHW
+    return dense_BCHW.flatten(1)
 
 
 def _image(name: str, build: Callable[[], nn.Module], *shape: int) -> ModelSpec:

@@ -86,7 +86,10 @@ def test_the_cnn_computes_what_the_papers_network_computes() -> None:
     plain.load_state_dict(dict(zip(plain.state_dict(), model.state_dict().values(), strict=True)))
     x = torch.rand(5, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 
+    with torch.inference_mode():
+        scored = model(x)
     assert torch.allclose(model(x), plain(x), atol=1e-5)
+    assert torch.allclose(scored, plain(x), atol=1e-5)
 
 
 def test_bits_are_the_same_alone_side_by_side_and_in_any_company(digits: Dataset) -> None:
