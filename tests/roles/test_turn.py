@@ -1,0 +1,108 @@
+"""Participants who only ever ask "what is my next step?" play whole rounds together."""
+
+import pytest
+
+from chainfl.protocol.events import UpdateRevealed
+from chainfl.protocol.round import Task
+from chainfl.roles.turn import Duty, Step, next_step
+from chainfl.sim.network import Network
+from chainfl.types import Address, Outcome, Phase, Rule
+from tests.sim.network import network
+
+Seen = tuple[Address, str]
+
+
+def live(net: Network, until_round: int, asleep: frozenset[Address] = frozenset()) -> list[Seen]:
+    """Let everybody awake take steps in turn, and the clock run out when nobody can."""
+    taken: list[Seen] = []
+    while net.task.round.number < until_round and net.task.round.phase is not Phase.ENDED:
+        acted = False
+        for account, me in net.participants.items():
+            step = _step(net, account) if account not in asleep else None
+            if step is not None:
+                step.take(me)
+                taken.append((account, step.name))
+                acted = True
+        if not acted:
+            net.wait()
+    return taken
+
+
+def _step(net: Network, account: Address) -> Step | None:
+    return next_step(net.participants[account], net.task, net.chain.now, Duty.ALL)
+
+
+@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB, Rule.KRUM])
+def test_nodes_that_follow_their_next_step_finish_rounds(rule: Rule) -> None:
+    net = network(rule)
+
+    taken = live(net, 3)
+
+    assert net.task.round.number == 3
+    assert net.task.voids == ()
+    assert not any(name == "vote" and taken.count((who, name)) > 2 for who, name in taken)
+
+
+def test_a_sleeping_validator_is_slashed_and_the_round_goes_on() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    asleep = net.task.by_id(net.task.round.committee[0]).address
+
+    live(net, 2, frozenset({asleep}))
+
+    assert net.task.round.number == 2
+    assert _stake(net, asleep) < 10**18
+    awake = [account for account in net.participants if account != asleep]
+    assert {_stake(net, account) for account in awake} == {10**18}
+
+
+def test_a_sleeping_miner_is_replaced_by_its_backup() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    drawn = net.task.round.drawn
+    assert drawn is not None
+    asleep = net.task.by_id(drawn.proposers[0]).address
+
+    live(net, 2, frozenset({asleep}))
+
+    assert _outcomes(net.task) == [Outcome.FINAL]
+    assert _stake(net, asleep) < 10**18
+
+
+def test_a_restarted_worker_commits_what_its_journal_holds() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    worker = next(
+        a for a in net.participants if (s := _step(net, a)) is not None and s.name == "commit update"
+    )
+    me = net.participants[worker]
+    step = _step(net, worker)
+    assert step is not None
+    step.take(me)
+    sealed = me.journal.update(1)
+
+    live(net, 2)
+
+    assert sealed is not None
+    assert any(sealed.root == update.root for update in _revealed(net))
+
+
+def test_a_validator_that_only_validates_does_not_train() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+
+    steps = [next_step(me, net.task, net.chain.now, Duty.VALIDATE) for me in net.participants.values()]
+
+    assert steps == [None] * len(steps)
+
+
+def _stake(net: Network, account: Address) -> int:
+    return net.chain.world.registry.allocation(net.task.address, account).bonded
+
+
+def _outcomes(task: Task) -> list[Outcome]:
+    return [Outcome.FINAL] * (task.round.number - 1 - len(task.voids)) + [Outcome.VOID] * len(task.voids)
+
+
+def _revealed(net: Network) -> list[UpdateRevealed]:
+    return [event for _, event in net.chain.world.log if isinstance(event, UpdateRevealed)]
