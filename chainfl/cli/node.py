@@ -53,6 +53,7 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     from services.logs import set_up_logs
     from services.node.serve import serve
     from services.node.settings import load_settings
+    from services.node.status import Status, serve_status
     from services.node.wiring import build_node
 
     chosen = load_settings(flags, settings)
@@ -63,5 +64,8 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     duty = {"all": Duty.ALL, "worker": Duty.WORK, "validator": Duty.VALIDATE, "miner": Duty.MINE}[
         role
     ] | Duty.KEEP
-    serve(build_node(chosen), duty, stop, poll_seconds=chosen.poll_seconds)
+    status = Status()
+    if chosen.status_port is not None:
+        serve_status(status, chosen.status_port)
+    serve(build_node(chosen), duty, stop, poll_seconds=chosen.poll_seconds, status=status)
     return 0

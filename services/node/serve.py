@@ -14,6 +14,7 @@ from chainfl.protocol.round import Task
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.types import Phase
+from services.node.status import Status
 from services.node.watch import Watcher
 from services.node.wiring import Node
 
@@ -41,22 +42,36 @@ class Manners:
         return time.monotonic() - self._since >= rank * self.gap_seconds
 
 
-def serve(node: Node, duty: Duty, stop: threading.Event, *, poll_seconds: float, watch: bool = True) -> None:
+def serve(
+    node: Node,
+    duty: Duty,
+    stop: threading.Event,
+    *,
+    poll_seconds: float,
+    watch: bool = True,
+    status: Status | None = None,
+) -> None:
     """Take part until the task has ended or the process is told to stop."""
     me, pause, manners = node.participant, poll_seconds, Manners(2 * poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
+    shown = status or Status()
     while not stop.is_set():
         try:
             task = me.ledger.task()
             if task.round.phase is Phase.ENDED:
                 _log.info("round %d: the task has ended", task.round.number)
                 return
-            acted = _take_turn(node, task, duty, manners) or (watcher is not None and watcher.look(task))
+            shown.saw(task)
+            acted = _take_turn(node, task, duty, manners, shown) or (
+                watcher is not None and watcher.look(task)
+            )
             pause = 0.0 if acted else poll_seconds
         except ProtocolError as error:
             _log.info("not taken: %s", error)
+            shown.refused()
             pause = poll_seconds
         except OutsideError as error:
+            shown.failed(error)
             pause = min(max(2 * pause, poll_seconds), _LONGEST_PAUSE)
             _log.warning("%s; trying again in %.1f s", error, pause)
         except ChainflError as error:
@@ -65,7 +80,7 @@ def serve(node: Node, duty: Duty, stop: threading.Event, *, poll_seconds: float,
         stop.wait(pause)
 
 
-def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners) -> bool:
+def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Status) -> bool:
     me = node.participant
     step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number, task.round.attempt))
     if step is None or (step.is_shared and not manners.is_my_turn(me, task, step)):
@@ -74,6 +89,8 @@ def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners) -> bool:
     started = time.monotonic()
     _log.info("%s: %s", where, step.name)
     step.take(me)
-    _log.info("%s: %s: done in %.2f s", where, step.name, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    _log.info("%s: %s: done in %.2f s", where, step.name, seconds)
+    shown.took(step.name, seconds)
     me.journal.forget_before(task.round.number)
     return True

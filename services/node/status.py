@@ -1,0 +1,91 @@
+"""A node's health and numbers on a loopback port: `/health` for supervisors, `/metrics` for Prometheus."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from chainfl.errors import InputError
+from chainfl.protocol.round import Task
+
+
+class Status:
+    """What a node shows of itself."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet."""
+        self.registry = CollectorRegistry()
+        self._round = Gauge("chainfl_round", "Running round", registry=self.registry)
+        self._phase = Gauge("chainfl_phase", "Running phase (number of the contract)", registry=self.registry)
+        self._steps = Counter("chainfl_steps", "Steps taken", ["step"], registry=self.registry)
+        self._refused = Counter("chainfl_refused", "Steps the rules refused", registry=self.registry)
+        self._failures = Counter("chainfl_failures", "Failures of chain or store", registry=self.registry)
+        self._seconds = Histogram(
+            "chainfl_step_seconds", "How long steps took", ["step"], registry=self.registry
+        )
+        self._seen: float = 0.0
+        self._last_error = ""
+
+    def saw(self, task: Task) -> None:
+        """The ledger was read."""
+        self._seen = time.monotonic()
+        self._last_error = ""
+        self._round.set(task.round.number)
+        self._phase.set(int(task.round.phase))
+
+    def took(self, step: str, seconds: float) -> None:
+        """A step was taken."""
+        self._steps.labels(step).inc()
+        self._seconds.labels(step).observe(seconds)
+
+    def refused(self) -> None:
+        """The rules refused a step."""
+        self._refused.inc()
+
+    def failed(self, error: Exception) -> None:
+        """Chain or store failed."""
+        self._failures.inc()
+        self._last_error = str(error)
+
+    def health(self, patience: float = 60.0) -> tuple[bool, dict[str, object]]:
+        """Healthy while the ledger was read not long ago."""
+        age = time.monotonic() - self._seen if self._seen else None
+        healthy = age is not None and age < patience
+        return healthy, {"ok": healthy, "ledger_read_seconds_ago": age, "last_error": self._last_error}
+
+
+def serve_status(status: Status, port: int) -> ThreadingHTTPServer:
+    """Serve on loopback in a thread of its own; `shutdown()` ends it.
+
+    Raises:
+        InputError: the port is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/health":
+                healthy, body = status.health()
+                self._answer(200 if healthy else 503, "application/json", json.dumps(body).encode())
+            elif self.path == "/metrics":
+                self._answer(200, "text/plain; version=0.0.4", generate_latest(status.registry))
+            else:
+                self._answer(404, "text/plain", b"/health and /metrics are here\n")
+
+        def _answer(self, code: int, kind: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Requests are not worth a line."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise InputError(f"status port {port}: {error.strerror}; choose another --status-port") from None
+    threading.Thread(target=server.serve_forever, name="status", daemon=True).start()
+    return server
