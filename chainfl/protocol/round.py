@@ -470,9 +470,7 @@ def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> tuple[Id, .
         formed = sharing.shares_of(statistics, samples, config)
         shares = (TOTAL - sum(formed), *(formed if config.rule.is_on_ranks else _spread(formed, kept, count)))
         if config.rule.is_elected:
-            task.elected = _elect(
-                task, [round_.order[kept[position]] for position in sharing.rank(statistics)]
-            )
+            elected = _elect(task, [round_.order[kept[position]] for position in sharing.rank(statistics)])
     deviations = {}
     for id_, scores in decoded.items():
         gaps = [
