@@ -1,6 +1,6 @@
 """One participant's learning: what a role asks for, and nothing about chains, stores or other participants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -9,7 +9,7 @@ from chainfl.codec.commitments import training_seed
 from chainfl.errors import InputError
 from chainfl.learning.dataset import Dataset, Rows, Samples
 from chainfl.learning.evaluate import Score, score
-from chainfl.learning.models import Flat, Layout, build, initial_flat, integer_buffers, layout, size, spec_of
+from chainfl.learning.models import Flat, build, initial_flat, integer_buffers, layout, spec_of
 from chainfl.learning.partition import HELD_OUT, hold_out
 from chainfl.learning.train import Recipe, train
 
@@ -36,15 +36,6 @@ class LearningSpec:
             raise InputError(f"no optimiser is called {self.optimiser!r}; there is: {OPTIMISER}")
         if self.score_samples < 1:
             raise InputError(f"score_samples must be at least 1, not {self.score_samples}")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """What a manifest says about the model vector."""
-
-    size: int
-    layout: Layout
-    integer_buffers: Sequence[str]
 
 
 class Trainer:
@@ -138,24 +129,9 @@ class Trainer:
         return score(self.spec.model, flats_KD, self.held_out, threads=self._threads, device=self._device)
 
 
-def model_facts(model: str) -> ModelFacts:
-    """Size, layout and integer buffers of the model called so."""
-    network = build(model)
-    return ModelFacts(size(network), layout(network), integer_buffers(network))
-
-
 @cache
 def record_layout(model: str) -> records.Layout:
     """The layout of the model called so, as manifests and model nodes hold it."""
-    facts = model_facts(model)
-    tensors = tuple(records.Tensor(name, tuple(shape)) for name, shape in facts.layout)
-    return records.Layout(tensors, tuple(sorted(facts.integer_buffers)))
-
-
-def as_dict(facts: ModelFacts) -> Mapping[str, object]:
-    """The facts as plain values, for a manifest."""
-    return {
-        "d": facts.size,
-        "layout": [[name, list(shape)] for name, shape in facts.layout],
-        "integer_buffers": list(facts.integer_buffers),
-    }
+    network = build(model)
+    tensors = tuple(records.Tensor(name, shape) for name, shape in layout(network))
+    return records.Layout(tensors, integer_buffers(network))

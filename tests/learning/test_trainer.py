@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
+from chainfl import ports
 from chainfl.codec.commitments import training_seed
+from chainfl.codec.records import Layout, Tensor
 from chainfl.errors import InputError, UnknownNameError
 from chainfl.learning import models
 from chainfl.learning.dataset import Dataset
 from chainfl.learning.train import Recipe, train
-from chainfl.learning.trainer import LearningSpec, Trainer, as_dict, model_facts
+from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 
 SPEC = LearningSpec("mnist-mlp-small", "mnist-embedded", Recipe(batch=16), initial_seed=3, score_samples=20)
 
@@ -43,12 +45,26 @@ def test_rounds_and_participants_train_with_different_seeds(digits: Dataset) -> 
     assert len(seeds) == 9
 
 
-def test_a_manifest_gets_plain_values() -> None:
-    assert as_dict(model_facts("varsel-logistic")) == {
-        "d": 7850,
-        "layout": [["dense.0.bias", [10]], ["dense.0.weight", [10, 784]]],
-        "integer_buffers": [],
-    }
+def test_a_trainer_is_what_roles_ask_for(digits: Dataset) -> None:
+    port: ports.Trainer = trainer_of(digits)
+
+    assert port.layout.d == 25450
+    assert port.layout.tensors[0] == Tensor("dense.0.bias", (32,))
+
+
+def test_a_models_layout_is_that_of_its_records() -> None:
+    tensors = (Tensor("dense.0.bias", (10,)), Tensor("dense.0.weight", (10, 784)))
+
+    assert record_layout("varsel-logistic") == Layout(tensors, ())
+
+
+def test_the_same_participant_can_hold_other_samples(digits: Dataset) -> None:
+    trainer = trainer_of(digits)
+
+    other = trainer.on(digits.rows(np.arange(50)), trainer.held_out)
+
+    assert other.samples == 50
+    assert other.seed(3) == trainer.seed(3)
 
 
 def test_specs_that_name_what_is_not_here_are_refused(digits: Dataset) -> None:
