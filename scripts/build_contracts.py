@@ -104,7 +104,7 @@ def _run(check: bool, compiles: bool, every: bool) -> None:
 
 def standard_input() -> Json:
     """The compiler's input: all sources with what they import, and the settings of foundry.toml."""
-    profile = tomllib.loads((CONTRACTS / "foundry.toml").read_text(encoding="utf-8"))["profile"]["default"]
+    profile = _profile()
     remappings: list[str] = profile["remappings"]
     return {
         "language": "Solidity",
@@ -120,6 +120,12 @@ def standard_input() -> Json:
             },
         },
     }
+
+
+def _profile() -> Json:
+    settings = tomllib.loads((CONTRACTS / "foundry.toml").read_text(encoding="utf-8"))
+    profile: Json = settings["profile"]["default"]
+    return profile
 
 
 def version() -> str:
@@ -259,6 +265,8 @@ def build(source: Json, compiler: Compiler) -> dict[Path, str]:
     for problem in output.get("errors", []):
         # Warnings count in our own files only: nobody here can mend those of a package.
         place = problem.get("sourceLocation", {}).get("file", "")
+        if int(problem.get("errorCode", 0)) in _profile().get("ignored_error_codes", []):
+            continue
         if problem["severity"] == "error" or not place.startswith("node_modules/"):
             raise CompileError(f"solc: {problem['formattedMessage'].strip()}")
     release = re.search(r"Version: (\S+?\+commit\.[0-9a-f]+)", _call(compiler.path, "--version", ""))

@@ -79,7 +79,7 @@ contract RulesHarness is IRules {
         pure
         returns (uint256 included, uint256[] memory statistics, uint256 head)
     {
-        Verdict memory verdict = Scores.judge(reveals, kind, statistic, updates);
+        Verdict memory verdict = Scores.judge(reveals, reveals.length, kind, statistic, updates);
         return (verdict.included, verdict.statistics, verdict.head);
     }
 
@@ -118,7 +118,7 @@ contract RulesHarness is IRules {
         pure
         returns (uint256[] memory shares, uint256[] memory deviations)
     {
-        Verdict memory verdict = Scores.judge(reveals, ScoreKind.Loss, statistic, updates);
+        Verdict memory verdict = Scores.judge(reveals, reveals.length, ScoreKind.Loss, statistic, updates);
         shares = Shares.softmax(verdict.statistics, beta, Shares.TOTAL);
         deviations = new uint256[](reveals.length);
         for (uint256 j = 0; j < reveals.length; ++j) {

@@ -53,13 +53,16 @@ library Scores {
     }
 
     /// @notice Inclusion and statistics of all updates, and the head's loss, from every revealed vector.
-    /// @param reveals Well-formed scores in committee order, empty where a member did not reveal.
-    function judge(bytes[] calldata reveals, ScoreKind kind, Statistic statistic, uint256 updates)
-        internal
-        pure
-        returns (Verdict memory verdict)
-    {
-        uint256 majority = reveals.length / 2 + 1;
+    /// @param reveals Well-formed scores; empty or left out where a member did not reveal.
+    /// @param size How many members the committee has: a majority is more than half of them.
+    function judge(
+        bytes[] calldata reveals,
+        uint256 size,
+        ScoreKind kind,
+        Statistic statistic,
+        uint256 updates
+    ) internal pure returns (Verdict memory verdict) {
+        uint256 majority = size / 2 + 1;
         uint256[] memory starts = _starts(reveals);
         uint256[] memory column = new uint256[](starts.length);
 

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Clones} from "@openzeppelin/contracts/proxy/Clones.sol";
+
+import {StakeRegistry} from "./StakeRegistry.sol";
+import {TrainingTask} from "./TrainingTask.sol";
+import {ITaskFactory} from "./interfaces/ITaskFactory.sol";
+import {ITaskList} from "./interfaces/ITaskList.sol";
+import {TaskConfig} from "./interfaces/ITrainingTask.sol";
+import {Origin} from "./libraries/TaskArgs.sol";
+import {TaskTerms} from "./libraries/TaskTerms.sol";
+
+/// @title TaskFactory
+/// @notice See `ITaskFactory`.
+contract TaskFactory is ITaskFactory {
+    uint256 private constant WAD = 1e18;
+
+    /* STORAGE */
+
+    /// @inheritdoc ITaskFactory
+    address public immutable registry;
+    /// @inheritdoc ITaskFactory
+    address public immutable implementation;
+    /// @inheritdoc ITaskFactory
+    uint32 public immutable phaseFloor;
+    /// @inheritdoc ITaskFactory
+    uint64 public taskCount;
+    /// @inheritdoc ITaskFactory
+    mapping(uint64 taskId => address) public taskAt;
+    /// @inheritdoc ITaskList
+    mapping(address task => bool) public isTask;
+
+    /* CONSTRUCTOR */
+
+    /// @param floor The least length of a phase on this chain, in seconds.
+    constructor(uint32 floor) {
+        phaseFloor = floor;
+        registry = address(new StakeRegistry());
+        implementation = address(new TrainingTask());
+    }
+
+    /* TASKS */
+
+    /// @inheritdoc ITaskFactory
+    function createTask(TaskConfig calldata terms) external payable returns (uint64 taskId, address task) {
+        TaskTerms.check(terms, msg.value, phaseFloor);
+
+        taskId = ++taskCount;
+        task = Clones.cloneWithImmutableArgs(implementation, abi.encode(_origin(taskId, terms), terms));
+        taskAt[taskId] = task;
+        isTask[task] = true;
+
+        emit TaskCreated(taskId, task, msg.sender, msg.value);
+
+        TrainingTask(payable(task)).initialize{value: msg.value}();
+    }
+
+    /* INTERNAL */
+
+    /// @dev A round's budget, less the callers' fees, is split between workers, committee and miner.
+    function _origin(uint64 taskId, TaskConfig calldata terms) private view returns (Origin memory) {
+        uint256 rest = msg.value / terms.rounds - TaskTerms.PAID_CALLS * terms.callerFee;
+        uint256 forWorkers = rest * terms.workersPart / WAD;
+        uint256 forCommittee = rest * terms.committeePart / WAD;
+        uint256 forMiner = rest - forWorkers - forCommittee;
+        // All ether there is fits 128 bits.
+        // forge-lint: disable-next-item(unsafe-typecast)
+        return
+            Origin(
+                registry, taskId, msg.sender, uint128(forWorkers), uint128(forCommittee), uint128(forMiner)
+            );
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IStakeRegistry} from "../interfaces/IStakeRegistry.sol";
+import {ITrainingTask, Phase} from "../interfaces/ITrainingTask.sol";
+import {TaskArgs} from "./TaskArgs.sol";
+import {TaskLists} from "./TaskLists.sol";
+import {TaskRound} from "./TaskRound.sol";
+import {Account, Place, State} from "./TaskState.sol";
+import {TaskUpdates} from "./TaskUpdates.sol";
+
+/// @title TaskEnrolment
+/// @notice Who takes part, and with how much weight. While a draw is open, changes wait.
+library TaskEnrolment {
+    using TaskLists for mapping(uint256 => uint256);
+    using TaskUpdates for mapping(uint256 => uint256);
+
+    /// @notice See `ITrainingTask.enrol`.
+    function enrol(State storage s) external {
+        Place memory p = s.place;
+        require(p.phase != Phase.Ended, ITrainingTask.WrongPhase(p.round, p.phase));
+        Account memory a = s.accounts[msg.sender];
+        require(!a.wants, ITrainingTask.AlreadyEnrolled());
+        uint256 stake = _stakeOf(msg.sender);
+        uint256 least = TaskArgs.config().minStake;
+        require(stake >= least, ITrainingTask.StakeTooLow(stake, least));
+
+        if (a.id == 0) {
+            a.id = ++s.gate.accounts;
+            s.addresses[a.id] = msg.sender;
+        }
+        a.wants = true;
+        s.accounts[msg.sender] = a;
+
+        emit ITrainingTask.Enrolled(a.id, msg.sender);
+
+        _applyOrQueue(s, p, msg.sender, stake);
+    }
+
+    /// @notice See `ITrainingTask.leave`.
+    function leave_(State storage s) external {
+        Account storage a = s.accounts[msg.sender];
+        require(a.wants, ITrainingTask.NotEnrolled());
+
+        a.wants = false;
+
+        emit ITrainingTask.Left(a.id, msg.sender);
+
+        _applyOrQueue(s, s.place, msg.sender, 0);
+    }
+
+    /// @notice See `ITrainingTask.applyChange`.
+    function applyChange(State storage s, address who) external {
+        Place memory p = s.place;
+        require(s.accounts[who].id != 0, ITrainingTask.NotEnrolled());
+        require(!_drawIsOpen(s, p), ITrainingTask.DrawOpen(p.round));
+
+        TaskRound.applyWeight(s, p, who, _stakeOf(who));
+    }
+
+    /// @notice See `IStakeTask.onStakeChanged`.
+    function onStakeChanged(State storage s, address who, uint256 bonded) external {
+        require(msg.sender == TaskArgs.origin().registry, ITrainingTask.NotRegistry());
+
+        if (s.accounts[who].id != 0) _applyOrQueue(s, s.place, who, bonded);
+    }
+
+    /// @notice See `IStakeTask.isLocked`: a round holds the stake (role, update or election), or the draw still counts it.
+    function isLocked(State storage s, address who) external view returns (bool) {
+        Place memory p = s.place;
+        Account memory a = s.accounts[who];
+        if (a.id == 0 || p.phase == Phase.Ended) return false;
+        if (a.weight > TaskRound.dueWeight(a.wants, _stakeOf(who))) return true;
+        uint256 size = p.committeeSize;
+        if (p.hasElected && s.elected.find(0, size, a.id) < size) return true;
+        if (p.phase == Phase.Draw) return false;
+        uint256 seated = size + p.line;
+        (bool committed,) = s.updates.state(p.round, a.id);
+        return committed || s.roster.find(0, seated, a.id) < seated;
+    }
+
+    function _applyOrQueue(State storage s, Place memory p, address who, uint256 stake) private {
+        if (_drawIsOpen(s, p)) emit ITrainingTask.ChangeQueued(s.accounts[who].id, who);
+        else TaskRound.applyWeight(s, p, who, stake);
+    }
+
+    function _drawIsOpen(State storage s, Place memory p) private view returns (bool) {
+        return p.phase == Phase.Draw && s.gate.drawBlock != 0;
+    }
+
+    function _stakeOf(address who) private view returns (uint256) {
+        return IStakeRegistry(TaskArgs.origin().registry).bonded(address(this), who);
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {LibBit} from "solady/utils/LibBit.sol";
+
+import {IStakeRegistry} from "../interfaces/IStakeRegistry.sol";
+import {ITrainingTask, Phase, TaskConfig} from "../interfaces/ITrainingTask.sol";
+import {AggregateProof, Claim} from "./AggregateProof.sol";
+import {Committee} from "./Committee.sol";
+import {Shares} from "./Shares.sol";
+import {TaskArgs} from "./TaskArgs.sol";
+import {TaskLists} from "./TaskLists.sol";
+import {TaskRound} from "./TaskRound.sol";
+import {Place, Seats, State, TaskRules} from "./TaskState.sol";
+import {TaskTally} from "./TaskTally.sol";
+
+/// @title TaskProof
+/// @notice Convicts a proposer and its attesters by one wrong parameter.
+library TaskProof {
+    using TaskLists for mapping(uint256 => uint256);
+
+    uint256 private constant WAD = 1e18;
+
+    /// @notice See `ITrainingTask.prove`.
+    function prove(
+        State storage s,
+        uint64 round,
+        uint8 attempt,
+        uint64 position,
+        bytes calldata evidence,
+        bytes32 salt
+    ) external {
+        Place memory p = s.place;
+        TaskRound.expectRound(p, round);
+        TaskRound.expectPhase(p, Phase.Challenge);
+        TaskRound.expectAttempt(p, attempt);
+        (uint256 found, uint256 expected) = AggregateProof.refute(_claim(s, p), position, evidence);
+
+        // Parameters have 32 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        emit ITrainingTask.LieProven(round, attempt, position, uint32(expected), uint32(found), msg.sender);
+
+        address finder = _finder(s, round, attempt, position, salt);
+        uint256[] memory guilty = _convict(s, p);
+        for (uint256 i = 0; i < guilty.length; ++i) {
+            _slash(s, p, guilty[i], finder);
+        }
+        for (uint256 i = 0; i < guilty.length; ++i) {
+            address who = s.addresses[guilty[i]];
+            TaskRound.applyWeight(
+                s, p, who, IStakeRegistry(TaskArgs.origin().registry).bonded(address(this), who)
+            );
+        }
+        TaskRound.nextProposer(s, p);
+        s.place = p;
+    }
+
+    /// @dev What the standing proposal claims: its root is what the shares make of head and updates.
+    function _claim(State storage s, Place memory p) private view returns (Claim memory claim) {
+        TaskConfig memory c = TaskArgs.config();
+        uint256 headShare = Shares.ofHead(c.alpha);
+        bool byRank = TaskRules.isOnRanks(p.rule);
+        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint256[] memory shown = byRank ? Committee.members(s.tally.included) : _all(order.length);
+        bytes32[] memory roots = new bytes32[](shown.length);
+        uint256[] memory shares = new uint256[](shown.length + 1);
+        shares[0] = headShare;
+        uint32[] memory kept = s.shares[p.round].load(0, byRank ? 0 : order.length);
+        uint256[] memory ranks =
+            byRank ? TaskTally.onRanks(c, p.rule, shown.length, Shares.TOTAL - headShare) : new uint256[](0);
+        for (uint256 i = 0; i < shown.length; ++i) {
+            shares[i + 1] = byRank ? ranks[i] : kept[i];
+            if (shares[i + 1] != 0 || byRank) roots[i] = s.digests[order[shown[i]]];
+        }
+        return Claim(s.modelRoot, s.headRoot, roots, shares, byRank, c.dimension, c.depth);
+    }
+
+    function _all(uint256 count) private pure returns (uint256[] memory indices) {
+        indices = new uint256[](count);
+        for (uint256 i = 0; i < count; ++i) {
+            indices[i] = i;
+        }
+    }
+
+    /// @dev Whoever noted this finding in an earlier block; nobody else earns the finder's part.
+    function _finder(State storage s, uint64 round, uint8 attempt, uint64 position, bytes32 salt)
+        private
+        view
+        returns (address)
+    {
+        bytes32 note = keccak256(
+            abi.encode(block.chainid, address(this), round, attempt, position, msg.sender, salt)
+        );
+        uint256 noted = s.notes[note];
+        return noted != 0 && noted < block.number ? msg.sender : address(0);
+    }
+
+    /// @dev Marks the proposer and all who attested; answers their ids, the proposer first.
+    function _convict(State storage s, Place memory p) private returns (uint256[] memory guilty) {
+        Seats memory seats = s.seats;
+        uint256 size = p.committeeSize;
+        guilty = new uint256[](1 + LibBit.popCount(seats.attested));
+        guilty[0] = TaskRound.proposerOf(s, p);
+        uint256 n = 1;
+        for (uint256 left = seats.attested; left != 0; left &= left - 1) {
+            guilty[n++] = s.roster.get(LibBit.ffs(left));
+        }
+        seats.convicted |= seats.attested;
+        if (TaskRules.isElected(p.rule)) {
+            seats.convicted |= uint48(1 << s.roster.find(0, size, guilty[0]));
+        } else {
+            seats.convictedLine |= uint16(1 << (p.taken - 1));
+        }
+        s.seats = seats;
+    }
+
+    /// @dev The task's part becomes escrow at once, so that its balance always equals escrow and what is owed.
+    function _slash(State storage s, Place memory p, uint256 id, address finder) private {
+        TaskConfig memory c = TaskArgs.config();
+        IStakeRegistry registry = IStakeRegistry(TaskArgs.origin().registry);
+        uint256 amount = registry.slashLie(s.addresses[id], c.lieSlash, finder, c.finderPart, c.burnPart);
+        uint256 toEscrow = amount * (WAD - c.finderPart - c.burnPart) / WAD;
+        if (toEscrow != 0) {
+            s.escrow += uint128(toEscrow);
+            registry.withdraw(toEscrow, address(this));
+        }
+
+        // forge-lint: disable-next-line(unsafe-typecast)
+        emit ITrainingTask.Convicted(p.round, p.attempt, uint32(id), amount, toEscrow);
+    }
+}

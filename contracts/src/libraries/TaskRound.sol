@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {FixedPointMathLib} from "solady/utils/FixedPointMathLib.sol";
+import {LibBit} from "solady/utils/LibBit.sol";
+
+import {IStakeRegistry, Slash} from "../interfaces/IStakeRegistry.sol";
+import {ITrainingTask, Outcome, Phase, TaskConfig} from "../interfaces/ITrainingTask.sol";
+import {Rewards} from "./Rewards.sol";
+import {Shares} from "./Shares.sol";
+import {SortitionTree, StakeTree} from "./SortitionTree.sol";
+import {TaskArgs} from "./TaskArgs.sol";
+import {TaskLists} from "./TaskLists.sol";
+import {Account, Pay, Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
+
+/// @title TaskRound
+/// @notice What several moves of a round share: entering a phase, the next proposer, the end, weights and money.
+/// @dev A move works on a copy of the place in memory and saves it once, at its end.
+library TaskRound {
+    using TaskLists for mapping(uint256 => uint256);
+    using SortitionTree for StakeTree;
+
+    uint256 internal constant ATTEMPTS = 3;
+    uint256 internal constant UNITS_PER_MIN_STAKE = 1000;
+    uint16 internal constant NOBODY_CONVICTED = 1 << 15;
+    uint256 private constant BY_PAIR = 128;
+
+    /* PLACES AND TIMES */
+
+    function expectRound(Place memory p, uint64 round) internal pure {
+        require(round == p.round, ITrainingTask.WrongRound(round, p.round));
+    }
+
+    function expectPhase(Place memory p, Phase phase) internal pure {
+        require(p.phase == phase, ITrainingTask.WrongPhase(p.round, p.phase));
+    }
+
+    function expectAttempt(Place memory p, uint8 attempt) internal pure {
+        require(attempt == p.attempt, ITrainingTask.WrongAttempt(attempt, p.attempt));
+    }
+
+    function expectOver(Place memory p) internal view {
+        require(block.timestamp >= p.deadline, ITrainingTask.PhaseStillOpen(p.deadline));
+    }
+
+    function enter(Place memory p, Phase phase) internal {
+        p.phase = phase;
+        p.deadline = uint64(block.timestamp) + secondsOf(TaskArgs.config(), phase);
+
+        emit ITrainingTask.PhaseEntered(p.round, p.attempt, phase, p.deadline);
+    }
+
+    function secondsOf(TaskConfig memory c, Phase phase) internal pure returns (uint64) {
+        if (phase == Phase.Train) return c.trainSeconds;
+        if (phase == Phase.Reveal) return c.revealSeconds;
+        if (phase == Phase.Score) return c.scoreSeconds;
+        if (phase == Phase.Tally) return c.tallySeconds;
+        return phase == Phase.Propose ? c.proposeSeconds : c.challengeSeconds;
+    }
+
+    /* WEIGHTS */
+
+    /// @notice The weight that a stake asks for: thousandths of the minimum; below the minimum nothing.
+    function dueWeight(bool wants, uint256 stake) internal view returns (uint256) {
+        uint256 least = TaskArgs.config().minStake;
+        return wants && stake >= least ? stake * UNITS_PER_MIN_STAKE / least : 0;
+    }
+
+    /// @notice Sets the weight that stake and wish ask for. A waiting draw opens when this makes enough.
+    /// @dev A full tree takes what still fits instead of refusing, or a queued top-up could block a conviction.
+    function applyWeight(State storage s, Place memory p, address who, uint256 stake) internal {
+        Account memory a = s.accounts[who];
+        uint256 weight = FixedPointMathLib.min(
+            dueWeight(a.wants, stake), SortitionTree.MAX_TOTAL - (s.tree.total() - a.weight)
+        );
+        if (weight == a.weight) return;
+
+        bool waiting = p.phase == Phase.Draw;
+        if (a.weight == 0) {
+            a.activeFrom = uint40(waiting ? p.round : p.round + 1);
+            ++s.gate.eligible;
+        } else if (weight == 0) {
+            --s.gate.eligible;
+        }
+        s.tree.set(a.id, weight);
+        // The tree takes 32 bits in all.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        a.weight = uint32(weight);
+        s.accounts[who] = a;
+
+        emit ITrainingTask.WeightSet(a.id, a.weight, a.activeFrom);
+
+        if (waiting) openIfEnough(s, p);
+    }
+
+    function openIfEnough(State storage s, Place memory p) internal {
+        uint256 needed =
+            uint256(p.committeeSize) + TaskArgs.config().minUpdates + (TaskRules.isElected(p.rule) ? 0 : 1);
+        if (s.gate.eligible >= needed) openDraw(s, p);
+    }
+
+    function openDraw(State storage s, Place memory p) internal {
+        s.gate.drawBlock = uint64(block.number);
+
+        emit ITrainingTask.DrawOpened(p.round, uint64(block.number));
+    }
+
+    /* PROPOSERS */
+
+    /// @notice Whose turn it is.
+    function proposerOf(State storage s, Place memory p) internal view returns (uint256) {
+        return s.roster.get(uint256(p.committeeSize) + p.taken - 1);
+    }
+
+    /// @notice E: the committee without the proposer and the convicted, as a set.
+    function votersOf(State storage s, Place memory p, Seats memory seats, uint256 proposer)
+        internal
+        view
+        returns (uint256 voters)
+    {
+        uint256 size = p.committeeSize;
+        voters = ((1 << size) - 1) & ~uint256(seats.convicted);
+        if (TaskRules.isElected(p.rule)) voters &= ~(1 << s.roster.find(0, size, proposer));
+    }
+
+    /// @notice Hands the turn to the next in line who was not convicted; nobody left, or nobody left to vote: Void.
+    function nextProposer(State storage s, Place memory p) internal {
+        Seats memory seats = s.seats;
+        uint256 k = p.taken;
+        while (k < p.line && _isConvicted(s, p, seats, k)) {
+            ++k;
+        }
+        if (p.attempt == ATTEMPTS || k == p.line) return voidRound(s, p);
+        if (votersOf(s, p, seats, s.roster.get(p.committeeSize + k)) == 0) return voidRound(s, p);
+
+        // The line has at most 45 places.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        p.taken = uint8(k + 1);
+        ++p.attempt;
+        (seats.attested, seats.voted) = (0, 0);
+        s.seats = seats;
+        enter(p, Phase.Propose);
+    }
+
+    function _isConvicted(State storage s, Place memory p, Seats memory seats, uint256 k)
+        private
+        view
+        returns (bool)
+    {
+        if (!TaskRules.isElected(p.rule)) return seats.convictedLine >> k & 1 != 0;
+        uint256 size = p.committeeSize;
+        return seats.convicted >> s.roster.find(0, size, s.roster.get(size + k)) & 1 != 0;
+    }
+
+    /* THE END */
+
+    /// @notice Ends the round without a new model; what was elected in it falls.
+    function voidRound(State storage s, Place memory p) internal {
+        p.hasElected = false;
+        endRound(s, p, Outcome.Void);
+    }
+
+    /// @notice Settles, then opens the next round, or ends the task.
+    function endRound(State storage s, Place memory p, Outcome outcome) internal {
+        (uint256 workers, uint256 committee, uint256 miner) = (0, 0, 0);
+        if (p.phase >= Phase.Tally) (workers, committee, miner) = _settle(s, p, outcome);
+
+        emit ITrainingTask.RoundEnded(
+            p.round, p.attempt, outcome, s.headRoot, s.headBlock, workers, committee, miner
+        );
+
+        TaskConfig memory c = TaskArgs.config();
+        if (p.ending || p.round == c.rounds) return endTask(p);
+        if (p.round % c.redrawEvery == 0) p.hasElected = false;
+        _reset(p);
+        s.gate.drawBlock = 0;
+        s.gate.absent = 0;
+        s.seats = Seats(0, 0, 0, 0, 0, NOBODY_CONVICTED);
+        openIfEnough(s, p);
+    }
+
+    function endTask(Place memory p) internal {
+        p.phase = Phase.Ended;
+        p.hasElected = false;
+
+        emit ITrainingTask.TaskEnded(p.round);
+    }
+
+    function _reset(Place memory p) private pure {
+        ++p.round;
+        p.phase = Phase.Draw;
+        (p.attempt, p.taken, p.line, p.workers, p.updates) = (0, 0, 0, 0, 0);
+        (p.deadline, p.expected) = (0, 0);
+        (p.extended, p.limited, p.repeats) = (false, false, false);
+    }
+
+    /* MONEY */
+
+    /// @notice Owes an account more, out of escrow.
+    function credit(State storage s, address who, uint256 amount) internal {
+        if (amount == 0) return;
+        _owe(s, amount);
+        s.accounts[who].credit += uint128(amount);
+
+        emit ITrainingTask.Credited(who, amount);
+    }
+
+    /// @notice Whoever moves the round on earns the caller's fee.
+    function payCaller(State storage s) internal {
+        credit(s, msg.sender, TaskArgs.config().callerFee);
+    }
+
+    /// @notice Slashes for silence; the weight follows when somebody applies it.
+    function punish(State storage s, Place memory p, uint256 id, Slash kind) internal {
+        TaskConfig memory c = TaskArgs.config();
+        uint256 share = kind == Slash.Liveness ? c.livenessSlash : c.noRevealSlash;
+        uint256 amount = IStakeRegistry(TaskArgs.origin().registry).slash(s.addresses[id], kind, share);
+
+        // forge-lint: disable-next-line(unsafe-typecast)
+        emit ITrainingTask.Silent(p.round, p.phase, uint32(id), amount);
+    }
+
+    /// @dev Amounts are parts of an escrow of 128 bits.
+    function _owe(State storage s, uint256 amount) private {
+        s.escrow -= uint128(amount);
+        s.owed += uint128(amount);
+    }
+
+    /// @dev Credits committee and miner, notes how workers are paid; answers what each group gets.
+    function _settle(State storage s, Place memory p, Outcome outcome)
+        private
+        returns (uint256 workers, uint256 committee, uint256 miner)
+    {
+        Seats memory seats = s.seats;
+        Tally memory tally = s.tally;
+        workers = _settleWorkers(s, p, seats, tally, outcome);
+        committee = _settleCommittee(s, p, seats, tally.formed);
+        if (outcome == Outcome.Final) {
+            miner = TaskArgs.origin().minerBudget;
+            credit(s, s.addresses[proposerOf(s, p)], miner);
+        }
+        if (workers != 0) _owe(s, workers);
+    }
+
+    /// @dev By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted.
+    function _settleWorkers(
+        State storage s,
+        Place memory p,
+        Seats memory seats,
+        Tally memory tally,
+        Outcome outcome
+    ) private returns (uint256 sum) {
+        Pay memory pay = Pay(tally.included, 1, p.updates, true, false);
+        pay.byShares = tally.formed && !TaskRules.isOnRanks(p.rule)
+            && (!TaskRules.isAttested(p.rule) || outcome == Outcome.Final);
+        // Both fit: at most 2^31 and 128.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (pay.byShares) pay.whole = uint32(Shares.TOTAL - Shares.ofHead(TaskArgs.config().alpha));
+        // forge-lint: disable-next-line(unsafe-typecast)
+        else if (tally.included != 0) pay.whole = uint32(LibBit.popCount(tally.included));
+        if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);
+        s.pays[p.round] = pay;
+
+        uint256 amount = TaskArgs.origin().workersBudget;
+        if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
+        uint32[] memory shares = s.shares[p.round].load(0, p.updates);
+        for (uint256 i = 0; i < shares.length; ++i) {
+            if (pay.paid >> i & 1 != 0) sum += amount * shares[i] / pay.whole;
+        }
+    }
+
+    /// @dev Backups also work: the updates of the convicted among them.
+    function _convictedUpdates(State storage s, Place memory p, Seats memory seats)
+        private
+        view
+        returns (uint128 updates)
+    {
+        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        for (uint256 k = 0; k < p.line; ++k) {
+            if (seats.convictedLine >> k & 1 == 0) continue;
+            uint256 i = TaskLists.find(order, s.roster.get(p.committeeSize + k));
+            if (i < order.length) updates |= uint128(1 << i);
+        }
+    }
+
+    /// @dev By closeness where shares were formed, else the plain part of one seat.
+    function _settleCommittee(State storage s, Place memory p, Seats memory seats, bool formed)
+        private
+        returns (uint256 sum)
+    {
+        uint256 paid = seats.revealed;
+        if (formed) paid &= ~uint256(seats.convicted | s.gate.absent);
+        if (paid == 0) return 0;
+
+        uint256 count = LibBit.popCount(paid);
+        uint256 amount = TaskArgs.origin().committeeBudget;
+        uint256[] memory devs = new uint256[](count);
+        uint256 total = 0;
+        uint256 n = 0;
+        for (uint256 left = formed ? paid : 0; left != 0; left &= left - 1) {
+            total += devs[n++] = deviationAt(s, LibBit.ffs(left));
+        }
+        n = 0;
+        for (uint256 left = paid; left != 0; left &= left - 1) {
+            uint256 part =
+                formed ? Rewards.ofValidator(amount, devs[n++], total, count) : amount / p.committeeSize;
+            credit(s, s.addresses[s.roster.get(LibBit.ffs(left))], part);
+            sum += part;
+        }
+    }
+
+    /// @notice How far the member at this position was from the committee.
+    function deviationAt(State storage s, uint256 position) internal view returns (uint256) {
+        return uint128(s.deviations[position >> 1] >> (position & 1) * BY_PAIR);
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {LibBit} from "solady/utils/LibBit.sol";
+
+import {Slash} from "../interfaces/IStakeRegistry.sol";
+import {ITrainingTask, Phase, Rule, TaskConfig} from "../interfaces/ITrainingTask.sol";
+import {Committee} from "./Committee.sol";
+import {ScoreKind, Scores, Verdict} from "./Scores.sol";
+import {Shares} from "./Shares.sol";
+import {SortitionTree, StakeTree} from "./SortitionTree.sol";
+import {TaskArgs} from "./TaskArgs.sol";
+import {TaskLists} from "./TaskLists.sol";
+import {TaskRound} from "./TaskRound.sol";
+import {Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
+
+/// @title TaskTally
+/// @notice Turns the revealed scores of a round into inclusion, shares, deviations and the next committee.
+library TaskTally {
+    using TaskLists for mapping(uint256 => uint256);
+    using SortitionTree for StakeTree;
+
+    uint128 private constant NO_SCORE = type(uint128).max;
+
+    /// @notice See `ITrainingTask.tally`.
+    function tally(State storage s, uint64 round, bytes[] calldata vectors) external {
+        Place memory p = s.place;
+        Seats memory seats = s.seats;
+        TaskRound.expectRound(p, round);
+        TaskRound.expectPhase(p, Phase.Tally);
+        uint256 hidden = seats.committed & ~uint256(seats.revealed);
+        if (hidden != 0) TaskRound.expectOver(p);
+        _expectRevealed(s, seats.revealed, vectors);
+
+        for (; hidden != 0; hidden &= hidden - 1) {
+            TaskRound.punish(s, p, s.roster.get(LibBit.ffs(hidden)), Slash.NoReveal);
+        }
+        TaskRound.payCaller(s);
+        if (vectors.length < p.committeeSize / 2 + 1) _giveUp(s, p);
+        else _decide(s, p, seats.revealed, vectors);
+
+        s.place = p;
+    }
+
+    /// @dev They have to be all revealed vectors in committee order; their hashes are on chain.
+    function _expectRevealed(State storage s, uint256 revealed, bytes[] calldata vectors) private view {
+        require(vectors.length == LibBit.popCount(revealed), ITrainingTask.WrongScores());
+        for (uint256 j = 0; j < vectors.length; ++j) {
+            require(keccak256(vectors[j]) == s.scores[LibBit.ffs(revealed)], ITrainingTask.WrongScores());
+            revealed &= revealed - 1;
+        }
+    }
+
+    /// @dev Too few revealed: everybody who showed an update is paid an equal part.
+    function _giveUp(State storage s, Place memory p) private {
+        s.tally = Tally(uint128((1 << p.updates) - 1), false);
+        if (TaskArgs.config().target == NO_SCORE) p.ending = true;
+
+        emit ITrainingTask.Tallied(p.round, new bool[](0), new uint32[](0), new uint32[](0), NO_SCORE);
+
+        TaskRound.voidRound(s, p);
+    }
+
+    function _decide(State storage s, Place memory p, uint256 revealed, bytes[] calldata vectors) private {
+        TaskConfig memory c = TaskArgs.config();
+        ScoreKind kind = TaskRules.scoreKind(p.rule);
+        Verdict memory verdict = Scores.judge(vectors, p.committeeSize, kind, c.statistic, p.updates);
+        if (p.repeats && c.uniqueRoots) verdict.included = _withoutRepeats(s, p, verdict.included);
+        bool formed = LibBit.popCount(verdict.included) >= c.minUpdates;
+        s.tally = Tally(uint128(verdict.included), formed);
+        _saveDeviations(s, revealed, vectors, kind, verdict);
+
+        uint32[] memory shares = new uint32[](0);
+        uint32[] memory elected = new uint32[](0);
+        if (formed && !TaskRules.isAttested(p.rule)) {
+            shares = _formShares(s, p, verdict);
+            if (TaskRules.isElected(p.rule)) elected = _elect(s, p, verdict);
+        }
+        uint128 head = verdict.head == Scores.NO_NUMBER ? NO_SCORE : uint128(verdict.head);
+
+        emit ITrainingTask.Tallied(p.round, _flags(verdict.included, p.updates), shares, elected, head);
+
+        bool reached = c.target != 0 && head <= c.target;
+        if (reached) p.ending = true;
+        if (reached || !formed) TaskRound.voidRound(s, p);
+        else TaskRound.nextProposer(s, p);
+    }
+
+    function _withoutRepeats(State storage s, Place memory p, uint256 included)
+        private
+        view
+        returns (uint256)
+    {
+        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        bytes32[] memory roots = new bytes32[](order.length);
+        for (uint256 i = 0; i < order.length; ++i) {
+            roots[i] = s.digests[order[i]];
+        }
+        return Committee.dropRepeats(included, roots, s.headRoot);
+    }
+
+    function _saveDeviations(
+        State storage s,
+        uint256 revealed,
+        bytes[] calldata vectors,
+        ScoreKind kind,
+        Verdict memory verdict
+    ) private {
+        uint256 cap = TaskArgs.config().devCap;
+        uint256 word = 0;
+        for (uint256 j = 0; j < vectors.length; ++j) {
+            uint256 position = LibBit.ffs(revealed);
+            revealed &= revealed - 1;
+            word |= Scores.deviation(vectors[j], kind, verdict, cap) << (position & 1) * 128;
+            if (revealed == 0 || LibBit.ffs(revealed) >> 1 != position >> 1) {
+                s.deviations[position >> 1] = word;
+                word = 0;
+            }
+        }
+    }
+
+    /// @dev p_0 and the shares per revealed update (on ranks: per rank); kept where pay and proofs cannot derive them.
+    function _formShares(State storage s, Place memory p, Verdict memory verdict)
+        private
+        returns (uint32[] memory shares)
+    {
+        TaskConfig memory c = TaskArgs.config();
+        uint256 headShare = Shares.ofHead(c.alpha);
+        uint256 amount = Shares.TOTAL - headShare;
+        if (TaskRules.isOnRanks(p.rule)) {
+            return withHead(headShare, onRanks(c, p.rule, LibBit.popCount(verdict.included), amount));
+        }
+
+        uint256 chosen = verdict.included;
+        if (TaskRules.isElected(p.rule)) {
+            uint256[] memory ranking = Committee.rank(chosen, verdict.statistics);
+            chosen = Committee.select(ranking, c.keep, p.rule == Rule.CommitteeFar);
+        }
+        uint256[] memory members = Committee.members(chosen);
+        uint256[] memory parts = _parts(s, p, members, verdict.statistics, amount);
+        shares = new uint32[](p.updates);
+        for (uint256 i = 0; i < members.length; ++i) {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            shares[members[i]] = uint32(parts[i]);
+        }
+        s.shares[p.round].save(shares);
+        return _prepend(headShare, shares);
+    }
+
+    function _parts(
+        State storage s,
+        Place memory p,
+        uint256[] memory members,
+        uint256[] memory statistics,
+        uint256 amount
+    ) private view returns (uint256[] memory) {
+        TaskConfig memory c = TaskArgs.config();
+        uint256 count = members.length;
+        uint256[] memory values = new uint256[](count);
+        if (TaskRules.isSoftmax(p.rule)) {
+            for (uint256 i = 0; i < count; ++i) {
+                values[i] = statistics[members[i]];
+            }
+            return Shares.softmax(values, c.beta, amount);
+        }
+        if (!countsSamples(c)) return Shares.equal(count, amount);
+        for (uint256 i = 0; i < count; ++i) {
+            values[i] = s.samples[s.orders[p.round].get(members[i])];
+        }
+        return Shares.bySamples(values, amount);
+    }
+
+    /// @notice Whether shares depend on declared sample counts.
+    function countsSamples(TaskConfig memory c) internal pure returns (bool) {
+        Rule rule = c.rule;
+        return rule == Rule.FedAvg || (TaskRules.isElected(rule) && c.bySamples);
+    }
+
+    /// @notice The shares on ranks of a coordinate-wise rule with `count` included updates.
+    function onRanks(TaskConfig memory c, Rule rule, uint256 count, uint256 amount)
+        internal
+        pure
+        returns (uint256[] memory)
+    {
+        return Shares.onRanks(count, rule == Rule.Median ? (count - 1) / 2 : c.tolerated, amount);
+    }
+
+    /// @notice p_0, then the others.
+    function withHead(uint256 headShare, uint256[] memory parts) internal pure returns (uint32[] memory all) {
+        all = new uint32[](parts.length + 1);
+        // forge-lint: disable-next-line(unsafe-typecast)
+        all[0] = uint32(headShare);
+        for (uint256 i = 0; i < parts.length; ++i) {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            all[i + 1] = uint32(parts[i]);
+        }
+    }
+
+    function _prepend(uint256 headShare, uint32[] memory parts) private pure returns (uint32[] memory all) {
+        all = new uint32[](parts.length + 1);
+        // forge-lint: disable-next-line(unsafe-typecast)
+        all[0] = uint32(headShare);
+        for (uint256 i = 0; i < parts.length; ++i) {
+            all[i + 1] = parts[i];
+        }
+    }
+
+    /// @dev The middle of the ranking, of those still staked (CMFL); nobody when too few are electable.
+    function _elect(State storage s, Place memory p, Verdict memory verdict)
+        private
+        returns (uint32[] memory elected)
+    {
+        uint256[] memory ranking = Committee.rank(verdict.included, verdict.statistics);
+        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint256 electable = 0;
+        for (uint256 i = 0; i < ranking.length; ++i) {
+            uint256 id = order[ranking[i]];
+            if (s.tree.get(id) != 0) ranking[electable++] = id;
+        }
+        if (electable < p.committeeSize) return new uint32[](0);
+        assembly ("memory-safe") {
+            mstore(ranking, electable)
+        }
+
+        uint256[] memory middle = Committee.electMiddle(ranking, p.committeeSize);
+        elected = new uint32[](middle.length);
+        for (uint256 i = 0; i < middle.length; ++i) {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            elected[i] = uint32(middle[i]);
+        }
+        s.elected.save(elected);
+        p.hasElected = true;
+    }
+
+    function _flags(uint256 set, uint256 count) private pure returns (bool[] memory flags) {
+        flags = new bool[](count);
+        for (uint256 i = 0; i < count; ++i) {
+            flags[i] = set >> i & 1 != 0;
+        }
+    }
+}

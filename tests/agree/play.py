@@ -1,0 +1,489 @@
+"""Random play: honest, silent, lying, premature, repeated and foreign actions, from one seed, on a `Twin`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from chainfl.codec import merkle
+from chainfl.codec.commitments import commitment, finder_note, validator_payload, worker_payload
+from chainfl.codec.scores import Scores, encode_scores, unavailable
+from chainfl.codec.vector import Vector
+from chainfl.protocol import round as rules
+from chainfl.protocol.combine import combine, combine_ranks
+from chainfl.protocol.proof import Evidence, Leaf, gather
+from chainfl.protocol.round import Task
+from chainfl.protocol.shares import equal, head_share
+from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Rule, Statistic, TaskConfig
+from tests.agree.twin import CHAIN_ID, Twin
+from tests.protocol.scene import HEAD, SPONSOR, STRANGER, D, address, config, vector
+
+STEPS: Final = 150
+"""How long one sequence may get."""
+FIRST: Final = 0x1000
+"""Participants live above the precompiled contracts, which refuse ether."""
+_POOL: Final = 24
+
+
+@cache
+def pool() -> tuple[Vector, ...]:
+    """Updates to choose from; few, so that roots repeat."""
+    return tuple(vector(seed) for seed in range(1, _POOL + 1))
+
+
+@cache
+def trees() -> dict[Digest, Vector]:
+    """The vectors behind the roots that everybody knows."""
+    return {merkle.root(each): each for each in (HEAD, *pool())}
+
+
+@dataclass(slots=True)
+class Sealed:
+    """What a commitment hides."""
+
+    values: tuple[Digest, Digest, int]
+    salt: Digest
+
+
+@dataclass(slots=True)
+class Play:
+    """A random sequence of actions on one or two tasks."""
+
+    twin: Twin
+    random: Random
+    people: list[Address]
+    tasks: list[Address] = field(default_factory=list)
+    models: dict[Digest, Vector] = field(default_factory=lambda: dict(trees()))
+    updates: dict[tuple[Address, int, Address], Sealed] = field(default_factory=dict)
+    scores: dict[tuple[Address, int, Address], tuple[bytes, Digest]] = field(default_factory=dict)
+    lies: dict[Digest, int] = field(default_factory=dict)
+
+    # Scene
+
+    def start(self) -> None:
+        """Create the tasks and enrol (nearly) everybody."""
+        for _ in range(2 if self.random.random() < 0.1 else 1):
+            terms = random_terms(self.random)
+            escrow = self.random.choice([terms.rounds * terms.caller_fee * 12, 10**17, 3 * 10**17 + 7])
+            task = self.twin.create_task(SPONSOR, terms, escrow)
+            if task is None:
+                continue
+            self.tasks.append(task)
+            needed = terms.committee_size + terms.min_updates + (0 if terms.rule.is_elected else 1)
+            for who in self.people[: needed + self.random.choice([0, 1, 2, 4])]:
+                stake = terms.min_stake * self.random.choice([1, 1, 2, 7]) + self.random.choice([0, 1, 12345])
+                self.twin.allocate(who, task, stake, stake)
+                self.twin.enrol(who, task)
+
+    def run(self) -> None:
+        """Play until the steps are used up or all tasks have ended."""
+        self.start()
+        while self.twin.steps < STEPS:
+            running = [t for t in self.tasks if self.task(t).round.phase is not Phase.ENDED]
+            if not running:
+                break
+            task = self.random.choice(running)
+            self._note(task)
+            self.play_phase(task)
+            self.twin.check(task)
+        for task in self.tasks:
+            self._finish(task)
+            self.twin.check(task)
+
+    def _note(self, task: Address) -> None:
+        round_ = self.task(task).round
+        self.twin.seen[f"phase {round_.phase.name}"] += 1
+        self.twin.seen[f"rule {self.task(task).config.rule.name} in {round_.phase.name}"] += 1
+        if round_.attempt > 1:
+            self.twin.seen[f"attempt {round_.attempt}"] += 1
+
+    def _finish(self, task: Address) -> None:
+        """Everybody claims everything; the sponsor takes the rest of an ended task."""
+        ours = self.task(task)
+        for who in [*ours.addresses, STRANGER]:
+            self.twin.claim(who, task, sorted(ours.pays))
+        if ours.round.phase is Phase.ENDED:
+            self.twin.seen["phase ENDED"] += 1
+            self.twin.refund(SPONSOR, task)
+            for who in ours.addresses:
+                self.twin.leave(who, task)
+
+    def task(self, task: Address) -> Task:
+        """The rules' side of a task."""
+        return self.twin.world.tasks[task]
+
+    def who(self, task: Address, id_: Id) -> Address:
+        """The address behind an id."""
+        return self.task(task).by_id(id_).address
+
+    # Phases
+
+    def play_phase(self, task: Address) -> None:
+        """Play one phase with a zeal of its own, wild actions between."""
+        round_ = self.task(task).round
+        zeal = self.random.choice([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.9, 0.5, 0.0])
+        steps: dict[Phase, Callable[[Address, float], None]] = {
+            Phase.DRAW: self._draw,
+            Phase.TRAIN: self._train,
+            Phase.REVEAL: self._reveal,
+            Phase.SCORE: self._score,
+            Phase.TALLY: self._tally,
+            Phase.PROPOSE: self._propose,
+            Phase.CHALLENGE: self._challenge,
+        }
+        before = (round_.number, round_.attempt, round_.phase)
+        log = len(self.twin.world.log)
+        steps[round_.phase](task, zeal)
+        after = self.task(task).round
+        assert (after.number, after.attempt, after.phase) >= before
+        for _, event in self.twin.world.log[log:]:
+            if getattr(event, "outcome", None) is Outcome.VOID:
+                self.twin.seen[f"void in {before[2].name}"] += 1
+                self.twin.seen["void"] += 1
+            elif getattr(event, "outcome", None) is Outcome.FINAL:
+                self.twin.seen["final"] += 1
+
+    def _each(
+        self, task: Address, zeal: float, actors: Sequence[Address], act: Callable[[Address], None]
+    ) -> None:
+        for who in actors:
+            if self.random.random() < 0.12:
+                self.wild(task)
+            if self.random.random() < zeal:
+                act(who)
+
+    def _leave(self, task: Address) -> None:
+        """Advance, early if that is possible, else when the deadline has passed."""
+        number, caller = self.task(task).round.number, self.random.choice([STRANGER, *self.people])
+        if self.random.random() < 0.3:
+            self.wild(task)
+        if self.task(task).round.number != number:
+            return
+        if self.twin.advance(caller, task, number) == "PhaseStillOpen":
+            self.twin.now = self.task(task).round.deadline + self.random.choice([0, 0, 1, 100])
+            self.twin.advance(caller, task, number)
+
+    def _draw(self, task: Address, zeal: float) -> None:
+        round_ = self.task(task).round
+        if round_.draw_block == 0:
+            self._each(task, 0.9, self.people, lambda who: self._rejoin(task, who))
+            if self.task(task).round.draw_block == 0 and self.random.random() < 0.3:
+                self.twin.abandon(SPONSOR, task)
+            return
+        if self.random.random() < 0.05:
+            self.twin.block += 300
+        if self.random.random() < 0.1 and zeal:
+            self.wild(task)
+        self.twin.draw(self.random.choice([STRANGER, *self.people]), task)
+
+    def _rejoin(self, task: Address, who: Address) -> None:
+        ours, least = self.task(task), self.task(task).config.min_stake
+        if self.twin.world.registry.allocation(task, who).bonded < least:
+            self.twin.allocate(who, task, 2 * least, 2 * least)
+        account = ours.accounts.get(who)
+        if account is None or not account.wants:
+            self.twin.enrol(who, task)
+        else:
+            self.twin.apply_change(STRANGER, task, who)
+
+    def _train(self, task: Address, zeal: float) -> None:
+        ours = self.task(task)
+        workers = [a for a in ours.addresses if rules.trains(ours, ours.accounts[a])]
+        self.random.shuffle(workers)
+        self._each(task, zeal, workers, lambda who: self.commit(task, who))
+        self._leave(task)
+
+    def commit(self, task: Address, who: Address) -> None:
+        """Commit to an update: mostly one of its own, sometimes a copy, the head or a root without bytes."""
+        ours = self.task(task)
+        choice = self.random.random()
+        own = self.people.index(who) if who in self.people else 0
+        root = list(trees())[1 + own]
+        if choice < 0.04:
+            root = ours.head_root
+        elif choice < 0.07:
+            root = self.random.randbytes(32)
+        elif choice < 0.15:
+            root = self.random.choice(list(trees()))
+        samples = self.random.choice([1, 7, 100, 10_000, 10_000, 10_001, 0]) if choice > 0.9 else 100 + own
+        sealed = Sealed((root, self.random.randbytes(32), samples), self.random.randbytes(32))
+        digest = self.seal(task, who, Phase.TRAIN, worker_payload(*sealed.values), sealed.salt)
+        if self.twin.commit_update(who, task, ours.round.number, digest) is None:
+            self.updates[task, ours.round.number, who] = sealed
+
+    def seal(self, task: Address, who: Address, phase: Phase, payload: Digest, salt: Digest) -> Digest:
+        """A commitment of this sender in this round."""
+        ours = self.task(task)
+        return commitment(CHAIN_ID, task, ours.task_id, ours.round.number, phase, who, payload, salt)
+
+    def _reveal(self, task: Address, zeal: float) -> None:
+        ours = self.task(task)
+        actors = [self.who(task, id_) for id_ in ours.round.updates]
+        self._each(task, zeal, actors, lambda who: self.reveal(task, who))
+        self._leave(task)
+
+    def reveal(self, task: Address, who: Address) -> None:
+        """Open an update."""
+        number = self.task(task).round.number
+        sealed = self.updates.get((task, number, who), Sealed((bytes(32), bytes(32), 1), bytes(32)))
+        self.twin.reveal_update(who, task, number, *sealed.values, sealed.salt)
+
+    def _score(self, task: Address, zeal: float) -> None:
+        committee = [self.who(task, id_) for id_ in self.task(task).round.committee]
+        self._each(task, zeal, committee, lambda who: self.commit_scores(task, who))
+        self._leave(task)
+
+    def commit_scores(self, task: Address, who: Address) -> None:
+        """Commit to scores: losses, distances or bits, some absurd, some unavailable."""
+        ours = self.task(task)
+        scores = self.random_scores(ours)
+        salt = self.random.randbytes(32)
+        payload = validator_payload(rules.ordered_roots(ours), scores)
+        digest = self.seal(task, who, Phase.SCORE, payload, salt)
+        if self.twin.commit_scores(who, task, ours.round.number, digest) is None:
+            self.scores[task, ours.round.number, who] = scores, salt
+
+    def random_scores(self, ours: Task) -> bytes:
+        """Score bytes of the right form."""
+        kind = rules.score_kind(ours.config.rule)
+        width = kind.value
+        entries = []
+        for _ in ours.round.order:
+            choice = self.random.random()
+            if choice < 0.05:
+                entries.append(unavailable(kind))
+            elif width == 1:
+                entries.append(1)
+            elif choice < 0.12:
+                entries.append(self.random.getrandbits(width))
+            else:
+                entries.append(
+                    self.random.choice([10**11, 10**12, 3 * 10**12]) + self.random.randrange(10**11)
+                )
+        head = self.random.choice([10**12, 10**12 + 5, 2**64 - 1, self.random.getrandbits(64)])
+        return encode_scores(kind, Scores(head, tuple(entries)))
+
+    def _tally(self, task: Address, zeal: float) -> None:
+        committee = [self.who(task, id_) for id_ in self.task(task).round.committee]
+        number = self.task(task).round.number
+        self._each(task, max(zeal, 0.5), committee, lambda who: self.reveal_scores(task, who))
+        caller = self.random.choice([STRANGER, *self.people])
+        vectors = rules.revealed_vectors(self.task(task))
+        if self.random.random() < 0.1 and vectors:
+            self.twin.tally(
+                caller, task, number, self.random.choice([vectors[1:], vectors[::-1], [*vectors, b""]])
+            )
+        if self.task(task).round.phase is not Phase.TALLY:
+            return
+        if self.twin.tally(caller, task, number, vectors) == "PhaseStillOpen":
+            self.twin.now = self.task(task).round.deadline
+            self.twin.tally(caller, task, number, vectors)
+
+    def reveal_scores(self, task: Address, who: Address) -> None:
+        """Open scores."""
+        number = self.task(task).round.number
+        scores, salt = self.scores.get((task, number, who), (b"\0" * 8, bytes(32)))
+        choice = self.random.random()
+        if choice < 0.03:
+            scores = scores + b"\0"
+        elif choice < 0.06:
+            scores = scores[:-1] + bytes([scores[-1] ^ 0x80])
+        self.twin.reveal_scores(who, task, number, scores, salt)
+
+    def _propose(self, task: Address, zeal: float) -> None:
+        round_ = self.task(task).round
+        if self.random.random() < 0.1:
+            self.wild(task)
+        if self.random.random() < zeal:
+            self.propose(task, self.who(task, round_.proposer))
+        if self.task(task).round.phase is Phase.PROPOSE:
+            self._leave(task)
+
+    def propose(self, task: Address, who: Address) -> None:
+        """Post the right model, or one with a wrong parameter, perhaps behind the last."""
+        ours = self.task(task)
+        shares = self.posted_shares(ours)
+        model = self.aggregate(ours, shares)
+        root = merkle.root(model) if model is not None else self.random.randbytes(32)
+        if model is not None and self.random.random() < 0.45:
+            position = self.random.randrange(D)
+            model = model.copy()
+            model[position] ^= np.uint32(1 << self.random.randrange(32))
+            root = merkle.root(model)
+            self.lies[root] = position
+        if model is not None:
+            self.models[root] = model
+        if shares and self.random.random() < 0.1:
+            shares = tuple(self.random.sample(shares, len(shares)))
+        self.twin.propose(
+            who, task, ours.round.number, ours.round.attempt, root, self.random.randbytes(32), shares
+        )
+
+    def posted_shares(self, ours: Task) -> tuple[int, ...]:
+        """What the proposer of an attested rule posts."""
+        rule, tallied = ours.config.rule, ours.round.tally
+        if not rule.is_attested or tallied is None:
+            return ()
+        kept = [i for i, counts in enumerate(tallied.included) if counts]
+        wanted = min(len(kept), 1 if rule is Rule.KRUM else ours.config.selected)
+        picked = set(self.random.sample(kept, wanted))
+        p_0 = head_share(ours.config.alpha)
+        return (p_0, *equal([i in picked for i in range(len(tallied.included))], TOTAL - p_0))
+
+    def aggregate(self, ours: Task, posted: Sequence[int]) -> Vector | None:
+        """The right next model; None when bytes behind a root are missing."""
+        tallied = ours.round.tally
+        assert tallied is not None
+        head = self.models.get(ours.head_root)
+        shares = posted or tallied.shares
+        updates = [self.models.get(root) for root in rules.ordered_roots(ours)]
+        if ours.config.rule.is_on_ranks:
+            kept = [u for u, counts in zip(updates, tallied.included, strict=True) if counts]
+            if head is None or any(u is None for u in kept):
+                return None
+            return combine_ranks(head, [u for u in kept if u is not None], shares)
+        if head is None or any(u is None and share for u, share in zip(updates, shares[1:], strict=True)):
+            return None
+        return combine(head, [HEAD if u is None else u for u in updates], shares)
+
+    def _challenge(self, task: Address, zeal: float) -> None:
+        round_ = self.task(task).round
+        attempt = round_.attempt
+        voters = [self.who(task, id_) for id_ in round_.committee]
+        lean = self.random.choice([1.0, 0.8, 0.3])
+        self._each(task, zeal, voters, lambda who: self.vote(task, who, self.random.random() < lean))
+        if self.random.random() < 0.75:
+            self.prove(task, self.random.choice([STRANGER, *self.people]))
+        if self.task(task).round.phase is Phase.CHALLENGE and self.task(task).round.attempt == attempt:
+            self._leave(task)
+
+    def vote(self, task: Address, who: Address, attests: bool) -> None:
+        """Attest or object."""
+        round_ = self.task(task).round
+        proposal = round_.proposal
+        if proposal is None:
+            return
+        named = [proposal.model_root, proposal.block, proposal.shares_digest]
+        if self.random.random() < 0.05:
+            named[self.random.randrange(3)] = self.random.randbytes(32)
+        self.twin.vote(who, task, round_.number, round_.attempt, named[0], named[1], named[2], attests)
+
+    def prove(self, task: Address, who: Address) -> None:
+        """Show the lie where there is one, or try to."""
+        ours, round_ = self.task(task), self.task(task).round
+        proposal = round_.proposal
+        if proposal is None:
+            return
+        claim = rules.claim_of(ours)
+        position = self.lies.get(proposal.model_root, self.random.randrange(64 << ours.config.depth))
+        if self.random.random() < 0.1:
+            position = self.random.randrange(64 << ours.config.depth)
+        known = {proposal.model_root, *(root for root, _ in claim.parts)}
+        if claim.head_share:
+            known.add(claim.head_root)
+        if not known <= self.models.keys():
+            return
+        evidence = gather(claim, position, lambda root, index: merkle.prove(self.models[root], index))
+        if self.random.random() < 0.1:
+            evidence = self._spoil(evidence)
+        if self.random.random() < 0.04:
+            position += 64 << ours.config.depth
+        salt = self.random.randbytes(32)
+        if self.random.random() < 0.6:
+            note = finder_note(CHAIN_ID, task, round_.number, round_.attempt, position, who, salt)
+            self.twin.note_finding(who, task, note)
+            if self.random.random() < 0.2:
+                self.twin.note_finding(who, task, note)
+        if self.twin.prove(who, task, round_.number, round_.attempt, position, evidence, salt) is None:
+            self.twin.seen["conviction"] += 1
+
+    def _spoil(self, evidence: Evidence) -> Evidence:
+        leaf = evidence.aggregate
+        data = bytearray(leaf.data)
+        data[self.random.randrange(256)] ^= 1
+        choice = self.random.randrange(3)
+        if choice == 0:
+            return Evidence(Leaf(bytes(data), leaf.siblings), evidence.head, evidence.updates)
+        if choice == 1:
+            return Evidence(leaf, evidence.head, evidence.updates[1:])
+        return Evidence(leaf, evidence.head, (*evidence.updates, leaf))
+
+    # Whatever comes to mind
+
+    def wild(self, task: Address) -> None:
+        """One action at a wrong time, by a wrong sender or with wrong values; some happen to be right."""
+        twin, random, ours = self.twin, self.random, self.task(task)
+        who = random.choice([STRANGER, SPONSOR, *self.people, *self.people])
+        least = ours.config.min_stake
+        number = ours.round.number + random.choice([0, 0, 0, 0, 1, -1])
+        attempt = max(0, ours.round.attempt + random.choice([0, 0, 0, 1, -1]))
+        digest = random.choice([bytes(32), random.randbytes(32)])
+        allocation = twin.world.registry.allocation(task, who)
+        settled = list(ours.pays)
+        acts: list[Callable[[], object]] = [
+            lambda: twin.deposit(who, random.choice([0, 5, least])),
+            lambda: twin.allocate(who, task, random.choice([0, 1, least]), random.choice([0, 1, least])),
+            lambda: twin.allocate(who, Address(b"\x33" * 20), 1, 1),
+            lambda: twin.deallocate(
+                who, task, random.choice([0, 1, allocation.bonded, allocation.bonded // 2, least])
+            ),
+            lambda: twin.release(who, task, random.randrange(max(1, allocation.requests + 1))),
+            lambda: twin.withdraw(who, random.choice([0, 1, twin.world.registry.free.get(who, 0)])),
+            lambda: twin.enrol(who, task),
+            lambda: twin.leave(who, task),
+            lambda: twin.apply_change(STRANGER, task, who),
+            lambda: twin.apply_change(STRANGER, task, who),
+            lambda: twin.draw(who, task),
+            lambda: twin.commit_update(who, task, max(0, number), digest),
+            lambda: self.commit(task, who) if ours.round.drawn else None,
+            lambda: self.reveal(task, who),
+            lambda: twin.commit_scores(who, task, max(0, number), digest),
+            lambda: self.reveal_scores(task, who),
+            lambda: twin.tally(who, task, max(0, number), rules.revealed_vectors(ours)),
+            lambda: twin.propose(
+                who, task, max(0, number), attempt, digest, digest, random.choice([(), (1, 2)])
+            ),
+            lambda: twin.vote(who, task, max(0, number), attempt, digest, digest, bytes(32), True),
+            lambda: self.vote(task, who, False),
+            lambda: self.prove(task, who),
+            lambda: twin.advance(who, task, max(0, number)),
+            lambda: twin.claim(who, task, random.choice([[], settled, settled * 2, [number + 7]])),
+            lambda: twin.refund(random.choice([who, SPONSOR]), task),
+            lambda: twin.abandon(who if random.random() < 0.8 else SPONSOR, task),
+            lambda: setattr(twin, "now", twin.now + random.choice([1, 30, 600])),
+        ]
+        random.choice(acts)()
+
+
+def random_terms(random: Random) -> TaskConfig:
+    """Terms of a small task: every rule, both statistics, limits that bind."""
+    rule = random.choice(list(Rule))
+    size = 5 if random.random() < 0.2 else 3
+    least = {Rule.FEDROB: 3, Rule.KRUM: 5, Rule.MULTI_KRUM: 5}.get(rule, size if rule.is_elected else 2)
+    return config(
+        rule,
+        statistic=random.choice(list(Statistic)),
+        alpha=random.choice([WAD, WAD, WAD // 2, WAD // 3]),
+        beta=random.choice([0, WAD, 10**21]),
+        keep=random.choice([WAD // 10, WAD // 2, WAD]),
+        by_samples=random.random() < 0.5,
+        unique_roots=random.random() < 0.5,
+        committee_size=size,
+        min_updates=least,
+        max_updates=least + random.choice([0, 1, 3]),
+        redraw_every=random.choice([1, 2, 10]),
+        rounds=random.choice([1, 2, 3]),
+        target=random.choice([0] * 18 + [10**18, 2**128 - 1]),
+        caller_fee=random.choice([0, 10**12]),
+        dev_cap=random.choice([0, 10**15, WAD, 2**128 - 1]),
+        committee_part=random.choice([0, 3 * WAD // 10]),
+        finder_part=random.choice([0, WAD // 5]),
+    )
+
+
+def play(twin: Twin, seed: int) -> None:
+    """One sequence."""
+    Play(twin, Random(seed), [address(FIRST + number) for number in range(16)]).run()

@@ -1,0 +1,486 @@
+"""One action, two worlds: the rules in Python and the contracts' bytecode must answer, refuse and tell alike."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+from chainfl.artifacts import load
+from chainfl.chain.abi import decode_log, decode_revert, functions
+from chainfl.codec.commitments import keccak256
+from chainfl.protocol import round as rules
+from chainfl.protocol.config import Floors
+from chainfl.protocol.errors import BadProofError, RuleError
+from chainfl.protocol.events import Event
+from chainfl.protocol.proof import Evidence
+from chainfl.protocol.round import Call, Round, Task
+from chainfl.protocol.world import World
+from chainfl.types import Address, Digest, Id, Phase, TaskConfig
+from tests.agree.evm import Answer, Chain, packed
+
+CHAIN_ID: Final = 31337
+DEPLOYER: Final = Address(b"\xde" * 20)
+REACH: Final = 256
+"""How many blocks back the EVM of this test knows hashes (it has no history contract)."""
+
+
+@dataclass(slots=True)
+class Twin:
+    """The same contracts twice, and a clock for both."""
+
+    chain: Chain
+    world: World
+    factory: Address
+    registry: Address
+    now: int = 1_000
+    block: int = 10
+    seen: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    trace: list[str] = field(default_factory=list)
+
+    # Factory and registry
+
+    def create_task(self, sender: Address, config: TaskConfig, escrow: int) -> Address | None:
+        """Create a task in both worlds, at the address that the factory chose; None when both refuse."""
+        call = self._tick(sender)
+        data = functions("TaskFactory")["createTask"].call_data(config.as_tuple())
+        answer = self.chain.send(sender, self.factory, data, escrow)
+        task = Address(bytes(20))
+        if answer.ok:
+            _, found = functions("TaskFactory")["createTask"].result(answer.output)
+            task = Address(bytes.fromhex(found.removeprefix("0x")))
+        refused = _tried(lambda: self.world.create_task(call, task, config, escrow))[1]
+        if self._refused("createTask", answer, refused):
+            return None
+        (told,) = _told(answer.logs)
+        assert told == (self.factory, self.world.log[-1][1])
+        self.check(task)
+        return task
+
+    def registry_call(
+        self,
+        sender: Address,
+        name: str,
+        arguments: Sequence[object],
+        act: Callable[[Call], object],
+        value: int = 0,
+    ) -> str | None:
+        """An action on the stake registry."""
+        return self._both(sender, "StakeRegistry", self.registry, name, arguments, act, value)
+
+    def deposit(self, sender: Address, value: int) -> str | None:
+        """Add to free stake."""
+        return self.registry_call(sender, "deposit", (), lambda call: self.world.deposit(call, value), value)
+
+    def allocate(self, sender: Address, task: Address, amount: int, value: int) -> str | None:
+        """Bond stake to a task."""
+        return self.registry_call(
+            sender,
+            "allocate",
+            (task, amount),
+            lambda call: self.world.allocate(call, task, amount, value),
+            value,
+        )
+
+    def deallocate(self, sender: Address, task: Address, amount: int) -> str | None:
+        """Start to take stake out."""
+        return self.registry_call(
+            sender, "deallocate", (task, amount), lambda call: self.world.deallocate(call, task, amount)
+        )
+
+    def release(self, sender: Address, task: Address, number: int) -> str | None:
+        """Free a request."""
+        return self.registry_call(
+            sender, "release", (task, number), lambda call: self.world.release(call, task, number)
+        )
+
+    def withdraw(self, sender: Address, amount: int) -> str | None:
+        """Send free stake to its owner."""
+        return self.registry_call(
+            sender, "withdraw", (amount, sender), lambda call: self.world.withdraw(call, amount, sender)
+        )
+
+    # Task
+
+    def enrol(self, sender: Address, task: Address) -> str | None:
+        """Take part."""
+        return self._task(sender, task, "enrol", (), lambda call: self.world.enrol(call, task))
+
+    def leave(self, sender: Address, task: Address) -> str | None:
+        """Take no part."""
+        return self._task(sender, task, "leave", (), lambda call: self.world.leave(call, task))
+
+    def apply_change(self, sender: Address, task: Address, who: Address) -> str | None:
+        """Apply a queued change."""
+        return self._task(
+            sender, task, "applyChange", (who,), lambda call: self.world.apply_change(call, task, who)
+        )
+
+    def draw(self, sender: Address, task: Address) -> str | None:
+        """Draw the round's roles."""
+
+        def act(call: Call) -> None:
+            at = self.world.tasks[task].round.draw_block
+            within = call.block_number - at <= REACH
+            self.world.draw(call, task, self.chain.block_hash(at) if within else None)
+
+        return self._task(sender, task, "draw", (), act)
+
+    def commit_update(self, sender: Address, task: Address, round_: int, digest: Digest) -> str | None:
+        """Commit to an update."""
+        return self._task(
+            sender,
+            task,
+            "commitUpdate",
+            (round_, digest),
+            lambda call: self.world.commit_update(call, task, round_, digest),
+        )
+
+    def reveal_update(
+        self,
+        sender: Address,
+        task: Address,
+        round_: int,
+        root: Digest,
+        cid: Digest,
+        samples: int,
+        salt: Digest,
+    ) -> str | None:
+        """Open an update."""
+        values = (round_, root, cid, samples, salt)
+        return self._task(
+            sender, task, "revealUpdate", values, lambda call: self.world.reveal_update(call, task, *values)
+        )
+
+    def commit_scores(self, sender: Address, task: Address, round_: int, digest: Digest) -> str | None:
+        """Commit to scores."""
+        return self._task(
+            sender,
+            task,
+            "commitScores",
+            (round_, digest),
+            lambda call: self.world.commit_scores(call, task, round_, digest),
+        )
+
+    def reveal_scores(
+        self, sender: Address, task: Address, round_: int, scores: bytes, salt: Digest
+    ) -> str | None:
+        """Open scores."""
+        values = (round_, scores, salt)
+        return self._task(
+            sender, task, "revealScores", values, lambda call: self.world.reveal_scores(call, task, *values)
+        )
+
+    def tally(self, sender: Address, task: Address, round_: int, vectors: Sequence[bytes]) -> str | None:
+        """Turn scores into shares."""
+        return self._task(
+            sender,
+            task,
+            "tally",
+            (round_, vectors),
+            lambda call: self.world.tally(call, task, round_, vectors),
+        )
+
+    def propose(
+        self,
+        sender: Address,
+        task: Address,
+        round_: int,
+        attempt: int,
+        root: Digest,
+        block: Digest,
+        shares: Sequence[int],
+    ) -> str | None:
+        """Post a model."""
+        values = (round_, attempt, root, block, shares)
+        return self._task(
+            sender, task, "propose", values, lambda call: self.world.propose(call, task, *values)
+        )
+
+    def vote(
+        self,
+        sender: Address,
+        task: Address,
+        round_: int,
+        attempt: int,
+        root: Digest,
+        block: Digest,
+        shares_digest: Digest,
+        attests: bool,
+    ) -> str | None:
+        """Attest or object."""
+        values = (round_, attempt, root, block, shares_digest)
+        return self._task(
+            sender,
+            task,
+            "attest" if attests else "object",
+            values,
+            lambda call: self.world.vote(call, task, *values, attests),
+        )
+
+    def note_finding(self, sender: Address, task: Address, note: Digest) -> str | None:
+        """Seal a finding."""
+        return self._task(
+            sender, task, "noteFinding", (note,), lambda call: self.world.note_finding(call, task, note)
+        )
+
+    def prove(
+        self,
+        sender: Address,
+        task: Address,
+        round_: int,
+        attempt: int,
+        position: int,
+        evidence: Evidence,
+        salt: Digest,
+    ) -> str | None:
+        """Show a lie."""
+        return self._task(
+            sender,
+            task,
+            "prove",
+            (round_, attempt, position, evidence.to_bytes(), salt),
+            lambda call: self.world.prove(call, task, round_, attempt, position, evidence, salt),
+        )
+
+    def advance(self, sender: Address, task: Address, round_: int) -> str | None:
+        """Leave a phase."""
+        return self._task(
+            sender, task, "advance", (round_,), lambda call: self.world.advance(call, task, round_)
+        )
+
+    def claim(self, sender: Address, task: Address, rounds: Sequence[int]) -> str | None:
+        """Pull pay."""
+        return self._task(sender, task, "claim", (rounds,), lambda call: self.world.claim(call, task, rounds))
+
+    def abandon(self, sender: Address, task: Address) -> str | None:
+        """Give up."""
+        return self._task(sender, task, "abandon", (), lambda call: self.world.abandon(call, task))
+
+    def refund(self, sender: Address, task: Address) -> str | None:
+        """Pull what is left."""
+        return self._task(sender, task, "refund", (), lambda call: self.world.refund(call, task))
+
+    # Comparing
+
+    def _task(
+        self,
+        sender: Address,
+        task: Address,
+        name: str,
+        arguments: Sequence[object],
+        act: Callable[[Call], object],
+    ) -> str | None:
+        refusal = self._both(sender, "TrainingTask", task, name, arguments, act)
+        self._compare_place(task)
+        return refusal
+
+    def _both(
+        self,
+        sender: Address,
+        contract: str,
+        to: Address,
+        name: str,
+        arguments: Sequence[object],
+        act: Callable[[Call], object],
+        value: int = 0,
+    ) -> str | None:
+        """Act in both worlds; answers the name of the refusal that both gave, or None."""
+        call, before = self._tick(sender), len(self.world.log)
+        self.trace.append(f"{name} by {sender.hex()[-4:]} at {self.now}/{self.block}: {arguments!r:.150}")
+        function = functions(contract)[name]
+        answer = self.chain.send(sender, to, function.call_data(*arguments), value)
+        result, refused = _tried(lambda: act(call))
+        if self._refused(name, answer, refused):
+            return refused.solidity_name() if refused else None
+        if function.outputs:
+            assert function.result(answer.output) == (result,), name
+        assert _by_contract(_told(answer.logs)) == _by_contract(self.world.log[before:]), name
+        self.seen[f"did {name}"] += 1
+        return None
+
+    def _refused(self, name: str, answer: Answer, refused: RuleError | None) -> bool:
+        """Whether both worlds refused, for the same reason; that only one did is the failure we look for."""
+        if refused is None:
+            assert answer.ok, f"{name}: only the contract refuses: {decode_revert(answer.output)!r}"
+            return False
+        assert not answer.ok, f"{name}: only the rules refuse: {refused!r}"
+        found = decode_revert(answer.output)
+        assert _refusal(refused) == _refusal(found), f"{name}: {refused!r} against {found!r}"
+        self.seen[f"refused {refused.solidity_name()}"] += 1
+        return True
+
+    def _tick(self, sender: Address) -> Call:
+        self.steps += 1
+        self.block += 1
+        self.chain.at(self.block, self.now)
+        return Call(sender, self.now, self.block)
+
+    def _compare_place(self, task: Address) -> None:
+        """The words that every action may change."""
+        ours = self.world.tasks[task]
+        assert self._read(task, "place") == _place(ours)
+        assert self._read(task, "seats") == _seats(ours.round)
+        assert (self._read(task, "escrow"), self._read(task, "owed")) == (ours.escrow, ours.owed)
+
+    def check(self, task: Address) -> None:
+        """Everything that the task and the registry can be asked."""
+        ours, round_ = self.world.tasks[task], self.world.tasks[task].round
+        self._compare_place(task)
+        expected: dict[str, object] = {
+            "config": ours.config.as_tuple(),
+            "taskId": ours.task_id,
+            "headRoot": ours.head_root,
+            "headBlock": ours.head_block,
+            "accountCount": len(ours.addresses),
+            "eligible": ours.eligible,
+            "totalWeight": ours.total_weight,
+            "committee": round_.committee,
+            "proposers": round_.drawn.proposers if round_.drawn else (),
+            "workers": (round_.drawn.workers or ()) if round_.drawn else (),
+            "elected": ours.elected or (),
+            "order": round_.order,
+            "tallied": _tallied(ours),
+            "proposal": _proposal(round_),
+            "unbondingSeconds": rules.unbonding_seconds(ours),
+        }
+        for name, value in expected.items():
+            assert self._read(task, name) == value, name
+        for address in ours.addresses:
+            self._compare_account(ours, address)
+        assert self.chain.balance(task) == self.world.balances[task] == ours.escrow + ours.owed
+        assert self.chain.balance(self.registry) == self.world.registry.held()
+        assert self.chain.read("StakeRegistry", self.registry, "burned") == self.world.registry.burned
+
+    def _compare_account(self, ours: Task, address: Address) -> None:
+        account, round_, task = ours.accounts[address], ours.round, ours.address
+        credit = ours.credits.get(address, 0)
+        assert self._read(task, "account", address) == (
+            account.id,
+            account.weight,
+            account.active_from,
+            account.wants,
+            credit,
+        )
+        update, scores = round_.updates.get(account.id), round_.scores.get(account.id)
+        committed, revealed, digest, samples = self._read(task, "update", account.id)
+        assert (committed, revealed) == (update is not None, update is not None and update.root is not None)
+        assert digest == ((update.root or update.commitment) if update else bytes(32))
+        assert samples in (0, update.samples if update else 0)
+        mine = (False, False, bytes(32))
+        if scores is not None:
+            shown = scores.revealed
+            mine = (True, shown is not None, scores.commitment if shown is None else keccak256(shown))
+        assert self._read(task, "scoresOf", account.id) == mine
+        assert self._read(task, "isLocked", address) == self.world.is_locked(task, address)
+        stake = self.world.registry.allocation(task, address)
+        assert self.chain.read("StakeRegistry", self.registry, "allocation", task, address) == (
+            stake.bonded,
+            stake.unbonding,
+            stake.shares,
+            stake.generation,
+            stake.requests,
+        )
+
+    def _read(self, task: Address, name: str, *values: object) -> Any:
+        return self.chain.read("TrainingTask", task, name, *values)
+
+
+def new_twin(chain: Chain) -> Twin:
+    """A fresh factory and registry on the chain, and a fresh world."""
+    chain.at(1, 1)
+    factory = chain.deploy(load("TaskFactory"), DEPLOYER, packed(["uint32"], [1]))
+    registry = Address(bytes.fromhex(chain.read("TaskFactory", factory, "registry")[2:]))
+    return Twin(chain, World(CHAIN_ID, registry, Floors(1)), factory, registry)
+
+
+def _tried(act: Callable[[], object]) -> tuple[object, RuleError | None]:
+    try:
+        return act(), None
+    except RuleError as error:
+        return None, error
+
+
+def _told(logs: Iterable[Any]) -> list[tuple[Address, Event]]:
+    told = []
+    for log in logs:
+        event = decode_log(log.topics, log.data)
+        assert event is not None, log
+        told.append((log.address, event))
+    return told
+
+
+def _by_contract(told: Sequence[tuple[Address, Event]]) -> dict[Address, list[Event]]:
+    """Events in order, per contract: between contracts the rules keep no order."""
+    found: dict[Address, list[Event]] = {}
+    for address, event in told:
+        found.setdefault(address, []).append(event)
+    return found
+
+
+def _refusal(error: Exception) -> tuple[str, tuple[object, ...]]:
+    """Name and values. The contract also says which item of a proof is bad."""
+    if isinstance(error, BadProofError):
+        return "BadProof", ()
+    if isinstance(error, RuleError):
+        return error.solidity_name(), tuple(_plain(value) for value in error.values)
+    return str(error), ()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, IntEnum):
+        return int(value)
+    if isinstance(value, str) and value.startswith("0x"):
+        return bytes.fromhex(value[2:])
+    return value
+
+
+def _place(task: Task) -> tuple[object, ...]:
+    round_ = task.round
+    limited = round_.drawn is not None and round_.drawn.workers is not None
+    return (
+        round_.number,
+        round_.attempt,
+        round_.phase,
+        round_.deadline,
+        round_.draw_block,
+        round_.expected,
+        round_.extended,
+        task.ending,
+        limited,
+        len(round_.order),
+    )
+
+
+def _seats(round_: Round) -> tuple[int, ...]:
+    committee = round_.committee
+
+    def bits(members: Iterable[Id]) -> int:
+        return sum(1 << committee.index(id_) for id_ in set(members) if id_ in committee)
+
+    return (
+        bits(round_.scores),
+        bits(id_ for id_, scores in round_.scores.items() if scores.revealed is not None),
+        bits(id_ for id_, attests in round_.votes.items() if attests),
+        bits(round_.votes),
+        bits(round_.convicted),
+        bits(round_.absent),
+    )
+
+
+def _tallied(task: Task) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+    round_ = task.round
+    if round_.phase not in (Phase.PROPOSE, Phase.CHALLENGE):
+        return (), ()
+    assert round_.tally is not None
+    posted = round_.proposal.shares if round_.proposal else ()
+    return round_.tally.included, posted or round_.tally.shares
+
+
+def _proposal(round_: Round) -> tuple[object, ...]:
+    if round_.phase is not Phase.CHALLENGE:
+        return 0, bytes(32), bytes(32), bytes(32)
+    proposal = round_.proposal
+    assert proposal is not None
+    return proposal.proposer, proposal.model_root, proposal.block, proposal.shares_digest
