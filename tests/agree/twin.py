@@ -16,13 +16,14 @@ from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.round import Call, Round, Task
 from chainfl.protocol.world import World
-from chainfl.types import Address, Digest, Id, Phase, TaskConfig
-from tests.agree.evm import Answer, Chain, packed
+from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
+from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
 
 CHAIN_ID: Final = 31337
 DEPLOYER: Final = Address(b"\xde" * 20)
 REACH: Final = 256
 """How many blocks back the EVM of this test knows hashes (it has no history contract)."""
+_PROPOSER_STANDS: Final = (Phase.PROPOSE, Phase.CHALLENGE)
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ class Twin:
             return None
         (told,) = _told(answer.logs)
         assert told == (self.factory, self.world.log[-1][1])
+        assert self.chain.read("TrainingTask", task, "config") == config.as_tuple()
         self.check(task)
         return task
 
@@ -320,71 +322,55 @@ class Twin:
     def _compare_place(self, task: Address) -> None:
         """The words that every action may change."""
         ours = self.world.tasks[task]
-        assert self._read(task, "place") == _place(ours)
-        assert self._read(task, "seats") == _seats(ours.round)
-        assert (self._read(task, "escrow"), self._read(task, "owed")) == (ours.escrow, ours.owed)
+        self._expect(task, "place", static(_place(ours)))
+        self._expect(task, "seats", static(_seats(ours.round)))
+        self._expect(task, "escrow", static([ours.escrow]))
+        self._expect(task, "owed", static([ours.owed]))
 
     def check(self, task: Address) -> None:
         """Everything that the task and the registry can be asked."""
         ours, round_ = self.world.tasks[task], self.world.tasks[task].round
         self._compare_place(task)
-        expected: dict[str, object] = {
-            "config": ours.config.as_tuple(),
-            "taskId": ours.task_id,
+        expected = {
+            "taskId": static([ours.task_id]),
+            "sponsor": static([ours.sponsor]),
             "headRoot": ours.head_root,
             "headBlock": ours.head_block,
-            "accountCount": len(ours.addresses),
-            "eligible": ours.eligible,
-            "totalWeight": ours.total_weight,
-            "committee": round_.committee,
-            "proposers": round_.drawn.proposers if round_.drawn else (),
-            "workers": (round_.drawn.workers or ()) if round_.drawn else (),
-            "elected": ours.elected or (),
-            "order": round_.order,
-            "tallied": _tallied(ours),
-            "proposal": _proposal(round_),
-            "unbondingSeconds": rules.unbonding_seconds(ours),
+            "accountCount": static([len(ours.addresses)]),
+            "eligible": static([ours.eligible]),
+            "totalWeight": static([ours.total_weight]),
+            "committee": dynamic(round_.committee),
+            "proposers": dynamic(round_.drawn.proposers if round_.drawn else ()),
+            "workers": dynamic((round_.drawn.workers or ()) if round_.drawn else ()),
+            "currentProposer": static([round_.proposer if round_.phase in _PROPOSER_STANDS else 0]),
+            "elected": dynamic(ours.elected or ()),
+            "order": dynamic(round_.order),
+            "tallied": dynamic(*_tallied(ours)),
+            "proposal": static(_proposal(round_)),
+            "unbondingSeconds": static([rules.unbonding_seconds(ours)]),
         }
         for name, value in expected.items():
-            assert self._read(task, name) == value, name
+            self._expect(task, name, value)
         for address in ours.addresses:
             self._compare_account(ours, address)
         assert self.chain.balance(task) == self.world.balances[task] == ours.escrow + ours.owed
         assert self.chain.balance(self.registry) == self.world.registry.held()
-        assert self.chain.read("StakeRegistry", self.registry, "burned") == self.world.registry.burned
+        burned = static([self.world.registry.burned])
+        self.chain.expect("StakeRegistry", self.registry, "burned", (), burned)
 
     def _compare_account(self, ours: Task, address: Address) -> None:
-        account, round_, task = ours.accounts[address], ours.round, ours.address
-        credit = ours.credits.get(address, 0)
-        assert self._read(task, "account", address) == (
-            account.id,
-            account.weight,
-            account.active_from,
-            account.wants,
-            credit,
-        )
-        update, scores = round_.updates.get(account.id), round_.scores.get(account.id)
-        committed, revealed, digest, samples = self._read(task, "update", account.id)
-        assert (committed, revealed) == (update is not None, update is not None and update.root is not None)
-        assert digest == ((update.root or update.commitment) if update else bytes(32))
-        assert samples in (0, update.samples if update else 0)
-        mine = (False, False, bytes(32))
-        if scores is not None:
-            shown = scores.revealed
-            mine = (True, shown is not None, scores.commitment if shown is None else keccak256(shown))
-        assert self._read(task, "scoresOf", account.id) == mine
-        assert self._read(task, "isLocked", address) == self.world.is_locked(task, address)
+        account, task = ours.accounts[address], ours.address
+        told = (account.id, account.weight, account.active_from, account.wants)
+        self._expect(task, "account", static([*told, ours.credits.get(address, 0)]), address)
+        self._expect(task, "update", static(_update(ours, account.id)), account.id)
+        self._expect(task, "scoresOf", static(_scores(ours.round, account.id)), account.id)
+        self._expect(task, "isLocked", static([self.world.is_locked(task, address)]), address)
         stake = self.world.registry.allocation(task, address)
-        assert self.chain.read("StakeRegistry", self.registry, "allocation", task, address) == (
-            stake.bonded,
-            stake.unbonding,
-            stake.shares,
-            stake.generation,
-            stake.requests,
-        )
+        allocation = (stake.bonded, stake.unbonding, stake.shares, stake.generation, stake.requests)
+        self.chain.expect("StakeRegistry", self.registry, "allocation", (task, address), static(allocation))
 
-    def _read(self, task: Address, name: str, *values: object) -> Any:
-        return self.chain.read("TrainingTask", task, name, *values)
+    def _expect(self, task: Address, name: str, expected: bytes, *arguments: Word) -> None:
+        self.chain.expect("TrainingTask", task, name, arguments, expected)
 
 
 def new_twin(chain: Chain) -> Twin:
@@ -436,7 +422,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _place(task: Task) -> tuple[object, ...]:
+def _place(task: Task) -> tuple[Word, ...]:
     round_ = task.round
     limited = round_.drawn is not None and round_.drawn.workers is not None
     return (
@@ -469,6 +455,25 @@ def _seats(round_: Round) -> tuple[int, ...]:
     )
 
 
+def _update(task: Task, id_: Id) -> tuple[Word, ...]:
+    """What the contract keeps of an update; sample counts only where shares may depend on them."""
+    update = task.round.updates.get(id_)
+    if update is None:
+        return False, False, bytes(32), 0
+    if update.root is None:
+        return True, False, update.commitment, 0
+    counts = task.config.rule is Rule.FEDAVG or task.config.rule.is_elected
+    return True, True, update.root, update.samples if counts else 0
+
+
+def _scores(round_: Round, id_: Id) -> tuple[Word, ...]:
+    scores = round_.scores.get(id_)
+    if scores is None:
+        return False, False, bytes(32)
+    shown = scores.revealed
+    return True, shown is not None, scores.commitment if shown is None else keccak256(shown)
+
+
 def _tallied(task: Task) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     round_ = task.round
     if round_.phase not in (Phase.PROPOSE, Phase.CHALLENGE):
@@ -478,7 +483,7 @@ def _tallied(task: Task) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     return round_.tally.included, posted or round_.tally.shares
 
 
-def _proposal(round_: Round) -> tuple[object, ...]:
+def _proposal(round_: Round) -> tuple[Word, ...]:
     if round_.phase is not Phase.CHALLENGE:
         return 0, bytes(32), bytes(32), bytes(32)
     proposal = round_.proposal
