@@ -10,15 +10,29 @@ from pathlib import Path
 from web3 import Web3
 
 from chainfl.audit.verify import Verdict
+from chainfl.blobs import get_record
 from chainfl.chain.contracts import bonded_stake
 from chainfl.chain.keys import address_of
 from chainfl.chain.reader import TaskReader, as_address
 from chainfl.chain.rpc import open_rpc, outside
+from chainfl.codec.cid import Cid
+from chainfl.codec.records import Manifest
 from chainfl.errors import LedgerError
 from chainfl.protocol.round import Task
+from chainfl.redo import floats, head_model
 from chainfl.store.directory import DirectoryStore
 from services.auditing import AuditedRound, audit
-from services.devnet import Devnet, Person, is_running, make_keys, open_task, start_anvil, start_node, stop
+from services.devnet import (
+    Devnet,
+    Person,
+    enrol,
+    is_running,
+    make_keys,
+    open_task,
+    start_anvil,
+    start_node,
+    stop,
+)
 from services.sponsor import ETHER, Terms
 from services.story import Story
 
@@ -39,6 +53,7 @@ class DemoResult:
     earned: dict[str, int] = field(default_factory=dict)
     stake: dict[str, int] = field(default_factory=dict)
     audit: dict[int, str] = field(default_factory=dict)
+    accuracy: float = 0.0
     convicted: list[str] = field(default_factory=list)
     home: str = ""
 
@@ -63,6 +78,18 @@ def people_of(rounds: int) -> list[Person]:
     ]
 
 
+def demo_terms(rule: str, rounds: int) -> Terms:
+    """A small model on the embedded digits, a short window for challenges, and 0.2 ether a round."""
+    return Terms(
+        rule=rule,
+        rounds=rounds,
+        escrow=rounds * ETHER // 5,
+        learning_rate=0.3,
+        local_epochs=2,
+        challenge_seconds=6,
+    )
+
+
 def run_demo(
     rule: str, rounds: int, tell: Tell, *, home: Path | None = None, keep: bool = False
 ) -> DemoResult:
@@ -74,7 +101,7 @@ def run_demo(
     net = Devnet(str(folder), url, processes={"anvil": process.pid})
     net.save()
     try:
-        return _play(net, people, Terms(rule=rule, rounds=rounds + 1, escrow=(rounds + 1) * ETHER // 5), tell)
+        return _play(net, people, demo_terms(rule, rounds + 1), tell)
     finally:
         stop(net)
         if not keep and home is None:
@@ -86,9 +113,11 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> De
     keys = make_keys(Path(net.home), ["sponsor", *(person.name for person in people)])
     tell(f"anvil at {net.rpc_url}; deploying the contracts")
     created = open_task(net, w3, keys, people, terms, tell)
-    tell(f"{len(people)} participants enrolled; starting a process for each (hostile ones are marked *)")
+    tell(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
     for number, person in enumerate(people):
         start_node(net, person, number, len(people), "iid", 7)
+    enrol(net, w3, keys, people)
+    tell("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
     names = {bytes(address_of(keys[person.name])): person.name for person in people}
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
@@ -124,6 +153,8 @@ def _sum_up(
         address = as_address(account.hex())
         result.earned[name] = earned(task, account)
         result.stake[name] = bonded_stake(w3, as_address(net.registry), task.address, address)
+    result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
+    tell(f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on")
     tell("audit: every round redone from the chain and the blobs alone")
     for one in audit(reader, DirectoryStore(Path(net.home) / "store")):
         result.audit[one.played.number] = one.verdict.value
@@ -138,6 +169,16 @@ def _say(one: AuditedRound) -> str:
         f"check {f.number} ({f.check}): {f.verdict.value}: expected {f.expected}, found {f.found}"
         for f in bad
     )
+
+
+def test_accuracy(task: Task, store: DirectoryStore) -> float:
+    """How many of the data set's test samples the head gets right."""
+    from chainfl.learning.datasets import load
+    from chainfl.learning.evaluate import score
+
+    manifest = get_record(store, Cid.dag_cbor(task.config.manifest), Manifest)
+    judged = score(manifest.model, [floats(head_model(store, task), task)], load(manifest.dataset).test())[0]
+    return judged.correct / judged.samples
 
 
 def earned(task: Task, account: bytes) -> int:

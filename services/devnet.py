@@ -17,17 +17,18 @@ from pathlib import Path
 
 from web3 import Web3
 
+from chainfl.chain.abi import functions
 from chainfl.chain.contracts import CreatedTask, allocate, create_task
 from chainfl.chain.deploy import Deployment, deploy
 from chainfl.chain.keys import new_key, unlock
-from chainfl.chain.ledger import ChainLedger
-from chainfl.chain.reader import TaskReader
+from chainfl.chain.reader import as_address
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.errors import InputError, LedgerError, ToolMissingError
 from chainfl.store.directory import DirectoryStore
 from chainfl.tools import find
 from chainfl.types import Address
+from services.node.wiring import READY
 from services.sponsor import ETHER, Terms, prepare_task
 
 CHAIN_ID = 31337
@@ -144,7 +145,7 @@ class Person:
 def open_task(
     net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person], terms: Terms, tell: Tell
 ) -> CreatedTask:
-    """Deploy, create the task, and enrol everybody; the first draw opens with the last of them."""
+    """Deploy, create the task, and put everybody's stake behind them."""
     home = Path(net.home)
     sponsor = Sender(w3, unlock(keys["sponsor"], PASSWORD), net.chain_id)
     fund(w3, sponsor.address, _FUNDS)
@@ -159,9 +160,31 @@ def open_task(
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         fund(w3, sender.address, _FUNDS)
         allocate(sender, deployment.registry_address, created.address, person.stake)
-        reader = TaskReader(w3, created.address, net.chain_id, created.block)
-        ChainLedger(w3, sender, reader, created.address).enrol()
     return created
+
+
+def enrol(net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person]) -> None:
+    """Enrol everybody once their nodes are wired, so that the first draw finds them all at work."""
+    _await_nodes(net, people)
+    data = functions("TrainingTask")["enrol"].call_data()
+    for person in people:
+        Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id).send(as_address(net.task), data)
+
+
+def _await_nodes(net: Devnet, people: Sequence[Person], seconds: float = 180) -> None:
+    until = time.monotonic() + seconds
+    waiting = {person.name for person in people}
+    while waiting:
+        waiting = {name for name in waiting if not (Path(net.home) / "nodes" / name / READY).exists()}
+        ended = [name for name in waiting if not is_running(net.processes[name])]
+        if ended:
+            raise LedgerError(
+                f"node {ended[0]} ended before it was ready; see {net.home}/logs/{ended[0]}.log"
+            )
+        if time.monotonic() > until:
+            names = ", ".join(sorted(waiting))
+            raise LedgerError(f"nodes {names} are not ready after {seconds:.0f} s; see {net.home}/logs")
+        time.sleep(0.1)
 
 
 def start_node(

@@ -94,7 +94,8 @@ class Sender:
     def _estimate(self, call: TxParams) -> int:
         try:
             with outside("estimating gas"):
-                return self._w3.eth.estimate_gas(call) * (100 + _GAS_MARGIN_PERCENT) // 100
+                # The pending block has the time at which the transaction would run; the newest may be old.
+                return self._w3.eth.estimate_gas(call, "pending") * (100 + _GAS_MARGIN_PERCENT) // 100
         except ContractLogicError as error:
             raise _in_our_words(error) from None
 

@@ -33,6 +33,7 @@ def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
         "stake_wei": {name: str(wei) for name, wei in result.stake.items()},
         "audit": {str(number): verdict for number, verdict in result.audit.items()},
         "convicted": result.convicted,
+        "test_accuracy": result.accuracy,
     }
     answer = report("demo", metrics, ok=result.ok, seconds=time.perf_counter() - started)
     return finish(answer, as_json, lambda done: _show(done, result.earned, result.stake, home))

@@ -28,6 +28,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
     from services.devnet import (
         Devnet,
         Person,
+        enrol,
         is_running,
         load_devnet,
         make_keys,
@@ -53,6 +54,8 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         open_task(net, open_rpc(url), keys, people, terms, narrate)
         for number, person in enumerate(people):
             start_node(net, person, number, len(people), "iid", 7)
+        narrate("waiting for the nodes")
+        enrol(net, open_rpc(url), keys, people)
     except BaseException:
         stop(net)
         raise

@@ -54,7 +54,7 @@ def serve(
     """Take part until the task has ended or the process is told to stop."""
     me, pause, manners = node.participant, poll_seconds, Manners(2 * poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
-    shown = status or Status()
+    shown, joined = status or Status(), 0
     while not stop.is_set():
         try:
             task = me.ledger.task()
@@ -62,6 +62,7 @@ def serve(
                 _log.info("round %d: the task has ended", task.round.number)
                 return
             shown.saw(task)
+            joined = _join(me, task, joined)
             acted = _take_turn(node, task, duty, manners, shown) or (
                 watcher is not None and watcher.look(task)
             )
@@ -78,6 +79,17 @@ def serve(
             _log.error("%s", error)
             pause = _LONGEST_PAUSE
         stop.wait(pause)
+
+
+def _join(me: Participant, task: Task, joined: int) -> int:
+    """Bring a queued enrolment into the tree once the open draw is done; tried once a round."""
+    account, round_ = task.accounts.get(me.ledger.me), task.round
+    is_waiting = account is not None and account.wants and account.weight == 0
+    if not is_waiting or joined == round_.number or round_.phase is Phase.DRAW:
+        return joined
+    _log.info("round %d: joining from the next round on", round_.number)
+    me.ledger.apply_change(me.ledger.me)
+    return round_.number
 
 
 def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Status) -> bool:

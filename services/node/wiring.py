@@ -22,6 +22,9 @@ from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
 from services.node.settings import NodeSettings
 
+READY = "ready"
+"""A file in a node's home that says: wired, and about to take part."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -90,6 +93,7 @@ def build_node(settings: NodeSettings) -> Node:
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
     trainer = build_trainer(settings, manifest)
     participant = Participant(ledger, store, trainer, journal)
+    (settings.home / READY).touch()
     return Node(participant, ledger, lambda round_, attempt: _lie(settings, round_, attempt))
 
 
