@@ -156,3 +156,6 @@ def _show(done: Report) -> None:
 
 def _hex(data: bytes) -> str:
     return "0x" + data.hex()
+
+
+from chainfl.cli import compute_rules as compute_rules  # noqa: E402  its commands join the group

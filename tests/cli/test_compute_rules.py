@@ -1,0 +1,373 @@
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from chainfl.cli import run
+from chainfl.cli.compute import compute
+from chainfl.cli.compute_rules import draw, elect, reward, shares
+from chainfl.cli.inputs import Json
+from chainfl.codec.commitments import draw_seed, keccak256
+from chainfl.errors import ChainflError
+from chainfl.types import TOTAL, WAD, Phase, Rule
+from tests.protocol.scene import Scene, config, scene
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORT = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "report.json").read_text()))
+SEED = "0x" + keccak256(b"seed").hex()
+
+Answer = Mapping[str, Any]
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+def words(roots: list[bytes]) -> list[Json]:
+    return ["0x" + root.hex() for root in roots]
+
+
+def question_of(played: Scene) -> dict[str, Json]:
+    """What an outsider reads off the chain after the reveals of a round."""
+    task, terms = played.task, played.task.config
+    return {
+        "rule": terms.rule.name_text,
+        "committee_size": terms.committee_size,
+        "scores": words([s.revealed for s in task.round.scores.values() if s.revealed]),
+        "updates": len(task.round.order),
+        "ids": [int(id_) for id_ in task.round.order],
+        "weights": [task.by_id(id_).weight for id_ in task.round.order],
+        "samples": [task.round.updates[id_].samples for id_ in task.round.order],
+        "roots": words([task.round.updates[id_].root or b"" for id_ in task.round.order]),
+        "head_root": "0x" + task.head_root.hex(),
+        "beta": terms.beta,
+        "alpha": str(terms.alpha),
+        "tolerated": terms.tolerated,
+        "keep": max(1, terms.keep),
+        "min_updates": terms.min_updates,
+        "dev_cap": hex(terms.dev_cap),
+    }
+
+
+def tallied(rule: Rule) -> tuple[dict[str, Json], Scene]:
+    """A round after its tally, and what was known before it."""
+    played = scene(config(rule, alpha=88 * WAD // 100), stakes=(1, 2, 3) * 4)
+    played.to(Phase.TALLY)
+    for member in played.committee():
+        played.reveal_scores(member)
+    question = question_of(played)
+    played.tally()
+    return question, played
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_shares_are_those_of_the_round(rule: Rule) -> None:
+    question, played = tallied(rule)
+    expected = played.task.round.tally
+    assert expected is not None
+
+    answer = shares(question)
+
+    assert answer["included"] == list(expected.included)
+    assert answer["shares"] == list(expected.shares)
+    assert answer["head_score"] == expected.head_score
+    assert sorted(answer["deviations"]) == sorted(expected.deviations.values())
+
+
+@pytest.mark.parametrize("rule", [Rule.COMMITTEE_NEAR, Rule.COMMITTEE_FAR])
+def test_the_elected_are_those_of_the_round(rule: Rule) -> None:
+    question, played = tallied(rule)
+
+    assert elect(question)["elected"] == list(played.task.elected or ())
+
+
+def test_an_election_takes_the_middle_and_needs_enough_who_are_staked() -> None:
+    question: dict[str, Json] = {"committee_size": 3, "scores": [[9, 50, 10, 40, 20, 30]] * 2}
+
+    assert elect(question)["elected"] == [4, 5, 3]
+    assert elect(question | {"weights": [1, 1, 0, 1, 1]})["elected"] == [2, 4, 5]
+    assert elect(question | {"weights": [1, 0, 0, 0, 1]})["elected"] is None
+
+
+def test_scores_may_be_arrays_with_null_for_what_is_not_available() -> None:
+    answer = shares({"committee_size": 3, "scores": [[None, 10**12, 5], [7, 10**12, None]]})
+
+    assert answer == {
+        "included": [True, False],
+        "shares": [0, TOTAL, 0],
+        "head_score": None,
+        "deviations": [0, 0],
+    }
+
+
+def test_without_a_majority_of_the_committee_nothing_is_included() -> None:
+    answer = shares({"committee_size": 3, "scores": [[1, 2, 3]]})
+
+    assert answer == {"included": [], "shares": [], "head_score": None, "deviations": [0]}
+
+
+def test_krum_is_chosen_by_distances() -> None:
+    points = [10, 11, 12, 13, 1000]
+    distances: list[Json] = [[(a - b) ** 2 for b in points] for a in points]
+    question: dict[str, Json] = {
+        "rule": "krum",
+        "tolerated": 1,
+        "committee_size": 3,
+        "scores": [[1] * 7, [1] * 7],
+        "roots": words([bytes([n]) * 32 for n in (1, 2, 2, 3, 4, 5)]),
+    }
+
+    assert shares(question)["shares"] == []
+    assert shares(question | {"distances": distances})["shares"] == [0, 0, TOTAL, 0, 0, 0, 0]
+
+
+def test_the_draw_is_that_of_the_round() -> None:
+    played = scene(config(max_updates=4), stakes=(1,) * 7)
+    task = played.task
+    weights: list[Json] = [[int(a.id), a.weight] for a in task.accounts.values()]
+    block = keccak256((1).to_bytes(32, "big"))
+    played.draw()
+    drawn = played.task.round.drawn
+    assert drawn is not None
+
+    answer = draw(
+        {
+            "chain_id": task.chain_id,
+            "task": "0x" + task.address.hex(),
+            "round": 1,
+            "block_hash": "0x" + block.hex(),
+            "weights": weights,
+            "committee_size": 3,
+            "max_updates": 4,
+        }
+    )
+
+    assert answer["seed"] == "0x" + draw_seed(task.chain_id, task.address, 1, block).hex()
+    assert answer["committee"] == list(drawn.committee)
+    assert answer["proposers"] == list(drawn.proposers)
+    assert answer["workers"] == (None if drawn.workers is None else list(drawn.workers))
+
+
+def test_an_elected_committee_is_not_drawn() -> None:
+    answer = draw(
+        {
+            "seed": SEED,
+            "weights": [1] * 9,
+            "committee_size": 3,
+            "max_updates": 4,
+            "rule": "committee-far",
+            "elected": [7, 2, 5],
+        }
+    )
+
+    assert answer["committee"] == [7, 2, 5]
+    assert sorted(answer["proposers"]) == [2, 5, 7]
+    assert len(answer["workers"]) == 4
+
+
+def test_a_reward_worked_by_hand() -> None:
+    question: dict[str, Json] = {
+        "escrow": 1000,
+        "rounds": 3,
+        "caller_fee": 5,
+        "workers_part": str(6 * WAD // 10),
+        "committee_part": 3 * WAD // 10,
+        "shares": [TOTAL // 2, TOTAL // 8, 0, 3 * TOTAL // 8],
+        "deviations": [1, 2, 3],
+    }
+
+    answer = reward(question)
+
+    assert answer["budget"] == {"workers": 163, "committee": 81, "miner": 29}
+    assert answer["workers"] == [40, 0, 122]
+    assert answer["committee"] == [33, 27, 20]
+    assert answer["miner"] == 29
+    assert reward(question | {"outcome": "void"})["miner"] == 0
+
+
+def test_on_ranks_the_included_are_paid_equally() -> None:
+    answer = reward(
+        {
+            "escrow": 100,
+            "rounds": 1,
+            "workers_part": WAD,
+            "committee_part": 0,
+            "included": [True, False, True, True],
+        }
+    )
+
+    assert answer["workers"] == [33, 0, 33, 33]
+
+
+@pytest.mark.parametrize(
+    ("command", "question", "message"),
+    [
+        ("shares", {}, "input.committee_size: expected an integer, found null"),
+        ("shares", {"committee_size": 4}, "input.committee_size: 4 is even; a committee is odd"),
+        ("shares", {"committee_size": 3, "scores": []}, "input.scores: 0 members revealed"),
+        ("shares", {"committee_size": 3, "scores": [[]]}, "input.scores[0]: the head's loss comes first"),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1, 2], [1]]},
+            "input.scores: members scored 0 to 1 updates",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[2**64]]},
+            "input.scores[0][0]: 18446744073709551616 is not",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1]], "rule": "luck"},
+            "input.rule: expected one of softmax, ",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1, 1]], "samples": [1, 2]},
+            "input.samples: 2 for 1 updates",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1, 1]], "roots": ["0x00"]},
+            "input.roots[0]: expected 32 bytes",
+        ),
+        ("shares", {"committee_size": 3, "scores": [[1, 1]], "distances": []}, "input.distances: give krum"),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1, 1, 1]], "ids": [2, 1]},
+            "input.ids: enrolment ids ascend",
+        ),
+        (
+            "elect",
+            {"committee_size": 3, "scores": [[1]], "rule": "mean"},
+            'input.rule: only "committee-near"',
+        ),
+        ("draw", {"seed": "0x00"}, "input.seed: expected 32 bytes, found 1"),
+        ("draw", {"seed": SEED, "round": 1}, 'input: give either "seed" or what makes it'),
+        ("draw", {"seed": SEED, "weights": [[1, 1], [1, 1]]}, "input.weights: ids ascend, each once"),
+        ("draw", {"elected": [1]}, 'input.elected: only "committee-near"'),
+        ("reward", {"escrow": 1, "rounds": 0}, "input.rounds: 0 is not within 1 to"),
+        (
+            "reward",
+            {"escrow": 1, "rounds": 1, "workers_part": 0, "committee_part": 0},
+            'input: give either "shares" or "included"',
+        ),
+        (
+            "reward",
+            {"escrow": 1, "rounds": 1, "workers_part": 0, "committee_part": 0, "shares": [1]},
+            "input.shares: they sum to 1, not to 2^31",
+        ),
+    ],
+)
+def test_bad_input_is_refused_with_what_and_where(
+    command: str, question: Json, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.json"
+    file.write_text(json.dumps(question))
+
+    code = run(["compute", command, str(file), "--json"])
+
+    answer = json.loads(capsys.readouterr().out)
+    REPORT.validate(answer)
+    assert code == 2
+    assert answer["error"]["message"].startswith(message)
+
+
+@pytest.mark.parametrize("command", ["shares", "draw", "elect", "reward"])
+def test_the_example_of_the_help_runs(command: str) -> None:
+    group = compute.commands[command]
+    assert isinstance(group, click.Command)
+    example_ = " ".join((group.epilog or "").removeprefix("Example: ").split())
+    path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+    done = subprocess.run(
+        ["bash", "-c", example_], capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": path}
+    )
+
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    REPORT.validate(answer)
+    assert answer["schema"] == f"chainfl/compute-{command}/1"
+
+
+_TERMS = (
+    "rule",
+    "committee_size",
+    "scores",
+    "updates",
+    "samples",
+    "ids",
+    "weights",
+    "statistic",
+    "beta",
+    "alpha",
+)
+_KEYS: dict[Callable[[dict[str, Json]], Answer], tuple[str, ...]] = {
+    shares: (*_TERMS, "tolerated", "keep", "min_updates", "distances", "roots", "head_root"),
+    elect: _TERMS,
+    draw: (
+        "seed",
+        "chain_id",
+        "task",
+        "round",
+        "block_hash",
+        "weights",
+        "committee_size",
+        "max_updates",
+        "elected",
+    ),
+    reward: (
+        "escrow",
+        "rounds",
+        "workers_part",
+        "committee_part",
+        "shares",
+        "included",
+        "deviations",
+        "outcome",
+    ),
+}
+
+
+@given(st.sampled_from(list(_KEYS)), st.data())
+def test_whatever_is_asked_the_command_answers_or_refuses(
+    function: Callable[[dict[str, Json]], Answer], data: st.DataObject
+) -> None:
+    likely = {
+        "committee_size": st.just(3),
+        "rounds": st.just(1),
+        "rule": st.sampled_from([r.name_text for r in Rule]),
+    }
+    rows = st.lists(st.lists(st.integers(0, 3) | st.none(), min_size=1, max_size=3), max_size=3)
+    keys = _KEYS[function]
+    question: dict[str, Any] = data.draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                k: anything | likely.get(k, rows if k in ("scores", "distances") else anything) for k in keys
+            },
+        )
+    )
+
+    with suppress(ChainflError):
+        json.dumps(function(question))
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=9), st.sampled_from(list(Rule)))
+@example([1, 0, 0], Rule.MEDIAN)
+def test_small_rounds_of_every_rule_are_answered(row: list[int], rule: Rule) -> None:
+    bits: list[Json] = [row[0], *(min(1, n) for n in row[1:])]
+
+    answer = shares({"committee_size": 3, "rule": rule.name_text, "scores": [bits, bits]})
+
+    assert sum(answer["shares"]) in (0, TOTAL)
