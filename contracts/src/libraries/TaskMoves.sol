@@ -12,6 +12,7 @@ import {TaskLists} from "./TaskLists.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, TaskRules} from "./TaskState.sol";
 import {TaskUpdates} from "./TaskUpdates.sol";
+import {Words} from "./Words.sol";
 
 /// @title TaskMoves
 /// @notice The moves of a round that carry no data: the draw, and leaving a phase that is over.
@@ -115,20 +116,21 @@ library TaskMoves {
         uint32[] memory workers
     ) private {
         uint32[] memory roster = new uint32[](members.length + line.length + workers.length);
-        uint256 n = 0;
-        for (uint256 i = 0; i < members.length; ++i) {
-            roster[n++] = members[i];
-        }
-        for (uint256 i = 0; i < line.length; ++i) {
-            roster[n++] = line[i];
-        }
-        for (uint256 i = 0; i < workers.length; ++i) {
-            roster[n++] = workers[i];
-        }
+        _copy(members, roster, 0);
+        _copy(line, roster, members.length);
+        _copy(workers, roster, members.length + line.length);
         s.roster.save(roster);
         // At most 45 and 128.
         // forge-lint: disable-next-line(unsafe-typecast)
         (p.line, p.workers) = (uint8(line.length), uint8(workers.length));
+    }
+
+    function _copy(uint32[] memory from, uint32[] memory to, uint256 first) private pure {
+        unchecked {
+            for (uint256 i = 0; i < from.length; ++i) {
+                TaskLists.set(to, first + i, TaskLists.entry(from, i));
+            }
+        }
     }
 
     /// @dev Ids by ascending `keccak256(abi.encode(seed, id))`.
@@ -152,9 +154,10 @@ library TaskMoves {
         returns (uint32[] memory part)
     {
         part = new uint32[](end - first);
-        for (uint256 i = first; i < end; ++i) {
-            // forge-lint: disable-next-line(unsafe-typecast)
-            part[i - first] = uint32(ids[i]);
+        unchecked {
+            for (uint256 i = first; i < end; ++i) {
+                TaskLists.set(part, i - first, Words.get(ids, i));
+            }
         }
     }
 
@@ -242,8 +245,7 @@ library TaskMoves {
         bytes32[] memory roots = new bytes32[](count);
         bytes32 headRoot = s.headRoot;
         for (uint256 i = 0; i < count; ++i) {
-            bytes32 root = s.digests[order[i]];
-            roots[i] = root;
+            bytes32 root = s.digests[TaskLists.entry(order, i)];
             if (root == headRoot) repeats = true;
             // Up to 8128 comparisons: assembly keeps them at a fifth of the gas.
             assembly ("memory-safe") {
@@ -251,6 +253,7 @@ library TaskMoves {
                 for { let end := add(place, shl(5, i)) } lt(place, end) { place := add(place, 32) } {
                     if eq(mload(place), root) { repeats := 1 }
                 }
+                mstore(place, root)
             }
         }
         hash = keccak256(abi.encodePacked(roots));

@@ -264,8 +264,13 @@ library TaskRound {
         uint256 amount = TaskArgs.origin().workersBudget;
         if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
         uint32[] memory shares = s.shares[p.round].load(0, p.updates);
-        for (uint256 i = 0; i < shares.length; ++i) {
-            if (pay.paid >> i & 1 != 0) sum += amount * shares[i] / pay.whole;
+        uint256 paid = pay.paid;
+        uint256 whole = pay.whole;
+        unchecked {
+            // Below 2^128 · 2^31 each.
+            for (uint256 i = 0; i < shares.length; ++i) {
+                if (paid >> i & 1 != 0) sum += amount * TaskLists.entry(shares, i) / whole;
+            }
         }
     }
 

@@ -13,6 +13,7 @@ import {TaskArgs} from "./TaskArgs.sol";
 import {TaskLists} from "./TaskLists.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
+import {Words} from "./Words.sol";
 
 /// @title TaskTally
 /// @notice Turns the revealed scores of a round into inclusion, shares, deviations and the next committee.
@@ -139,9 +140,10 @@ library TaskTally {
         uint256[] memory members = Committee.members(chosen);
         uint256[] memory parts = _parts(s, p, members, verdict.statistics, amount);
         shares = new uint32[](p.updates);
-        for (uint256 i = 0; i < members.length; ++i) {
-            // forge-lint: disable-next-line(unsafe-typecast)
-            shares[members[i]] = uint32(parts[i]);
+        unchecked {
+            for (uint256 i = 0; i < members.length; ++i) {
+                TaskLists.set(shares, Words.get(members, i), Words.get(parts, i));
+            }
         }
         s.shares[p.round].save(shares);
         return _prepend(headShare, shares);
@@ -158,8 +160,10 @@ library TaskTally {
         uint256 count = members.length;
         uint256[] memory values = new uint256[](count);
         if (TaskRules.isSoftmax(p.rule)) {
-            for (uint256 i = 0; i < count; ++i) {
-                values[i] = statistics[members[i]];
+            unchecked {
+                for (uint256 i = 0; i < count; ++i) {
+                    Words.put(values, i, Words.get(statistics, Words.get(members, i)));
+                }
             }
             return Shares.softmax(values, c.beta, amount);
         }
@@ -200,8 +204,10 @@ library TaskTally {
         all = new uint32[](parts.length + 1);
         // forge-lint: disable-next-line(unsafe-typecast)
         all[0] = uint32(headShare);
-        for (uint256 i = 0; i < parts.length; ++i) {
-            all[i + 1] = parts[i];
+        unchecked {
+            for (uint256 i = 0; i < parts.length; ++i) {
+                TaskLists.set(all, i + 1, TaskLists.entry(parts, i));
+            }
         }
     }
 
@@ -234,8 +240,12 @@ library TaskTally {
 
     function _flags(uint256 set, uint256 count) private pure returns (bool[] memory flags) {
         flags = new bool[](count);
-        for (uint256 i = 0; i < count; ++i) {
-            flags[i] = set >> i & 1 != 0;
+        unchecked {
+            for (uint256 i = 0; i < count; ++i) {
+                assembly ("memory-safe") {
+                    mstore(add(add(flags, 32), shl(5, i)), and(shr(i, set), 1))
+                }
+            }
         }
     }
 }

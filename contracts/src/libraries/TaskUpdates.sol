@@ -3,6 +3,8 @@ pragma solidity 0.8.37;
 
 import {LibBit} from "solady/utils/LibBit.sol";
 
+import {TaskLists} from "./TaskLists.sol";
+
 /// @title TaskUpdates
 /// @notice Who committed and who revealed an update in a round, by enrolment id.
 /// @dev A leaf holds 108 ids: bits 0 … 107 committed, 108 … 215 revealed, the round on top. A leaf of another round counts as
@@ -20,25 +22,31 @@ library TaskUpdates {
         view
         returns (bool committed, bool revealed)
     {
-        uint256 bits = _read(words, round, id / IDS) >> id % IDS;
-        committed = bits & 1 != 0;
-        revealed = bits >> IDS & 1 != 0;
+        unchecked {
+            uint256 bits = _read(words, round, id / IDS) >> id % IDS;
+            committed = bits & 1 != 0;
+            revealed = bits >> IDS & 1 != 0;
+        }
     }
 
     /// @notice Notes a commitment.
     function commit(mapping(uint256 => uint256) storage words, uint256 round, uint256 id) internal {
-        uint256 leaf = id / IDS;
-        uint256 bits = _read(words, round, leaf);
-        if (bits == 0) {
-            uint256 branch = BRANCH | leaf / LEAVES;
-            words[branch] = round << TAG_SHIFT | _read(words, round, branch) | 1 << leaf % LEAVES;
+        unchecked {
+            uint256 leaf = id / IDS;
+            uint256 bits = _read(words, round, leaf);
+            if (bits == 0) {
+                uint256 branch = BRANCH | leaf / LEAVES;
+                words[branch] = round << TAG_SHIFT | _read(words, round, branch) | 1 << leaf % LEAVES;
+            }
+            words[leaf] = round << TAG_SHIFT | bits | 1 << id % IDS;
         }
-        words[leaf] = round << TAG_SHIFT | bits | 1 << id % IDS;
     }
 
     /// @notice Notes a reveal of an account that committed.
     function reveal(mapping(uint256 => uint256) storage words, uint256 id) internal {
-        words[id / IDS] |= 1 << (IDS + id % IDS);
+        unchecked {
+            words[id / IDS] |= 1 << (IDS + id % IDS);
+        }
     }
 
     /// @notice How many committed.
@@ -66,17 +74,17 @@ library TaskUpdates {
         hidden = new uint32[](committed);
         uint256 shown = 0;
         uint256 silent = 0;
-        for (uint256 b = 0; b <= accounts / (IDS * LEAVES); ++b) {
-            for (uint256 left = _read(words, round, BRANCH | b); left != 0; left &= left - 1) {
-                uint256 leaf = b * LEAVES + LibBit.ffs(left);
-                uint256 bits = _read(words, round, leaf);
-                for (uint256 open = bits & ((1 << IDS) - 1); open != 0; open &= open - 1) {
-                    uint256 i = LibBit.ffs(open);
-                    // Ids have 32 bits.
-                    // forge-lint: disable-next-line(unsafe-typecast)
-                    uint32 id = uint32(leaf * IDS + i);
-                    if (bits >> (IDS + i) & 1 != 0) revealed[shown++] = id;
-                    else hidden[silent++] = id;
+        unchecked {
+            for (uint256 b = 0; b <= accounts / (IDS * LEAVES); ++b) {
+                for (uint256 left = _read(words, round, BRANCH | b); left != 0; left &= left - 1) {
+                    uint256 leaf = b * LEAVES + LibBit.ffs(left);
+                    uint256 bits = _read(words, round, leaf);
+                    for (uint256 open = bits & ((1 << IDS) - 1); open != 0; open &= open - 1) {
+                        uint256 i = LibBit.ffs(open);
+                        uint256 id = leaf * IDS + i;
+                        if (bits >> (IDS + i) & 1 != 0) TaskLists.set(revealed, shown++, id);
+                        else TaskLists.set(hidden, silent++, id);
+                    }
                 }
             }
         }

@@ -116,7 +116,7 @@ library TaskViews {
     }
 
     /// @notice Refuses score bytes that do not have the rule's form.
-    function expectWellFormed(bytes calldata scores, Place memory p) internal pure {
+    function expectWellFormed(bytes calldata scores, Place storage p) internal view {
         bool good = Scores.isWellFormed(scores, TaskRules.scoreKind(p.rule), p.updates);
         if (good) return;
         uint256 entries = (uint256(p.updates) + 7) / 8;
