@@ -231,7 +231,7 @@ class Rounds(RuleBasedStateMachine):
             lambda: played.world.advance(call, task, number + 1),
             lambda: played.world.refund(call, task),
             lambda: played.world.abandon(call, task),
-            lambda: played.world.claim(call, task, [number + 1]),
+            lambda: played.world.claim(call, task, [played.number + 1]),
             lambda: played.world.release(call, task, 99),
         ]
 
@@ -418,7 +418,7 @@ class Rounds(RuleBasedStateMachine):
             self.attempt(lambda: played.world.refund(played.call(SPONSOR), task))
             assert played.world.balances[task] == 0
         played.now += played.task.config.longest_round()
-        for account in accounts:
+        for _, account in list(played.world.registry.allocations):
             self.deallocate(account, leaves=True, part=1)
         if self.phase is Phase.ENDED:
             for task_, account, number in sorted(played.world.registry.requests):
