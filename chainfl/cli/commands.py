@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "doctor": Entry("chainfl.cli.doctor:doctor", "Say what is installed and what to do about the rest."),
     "keys": Entry("chainfl.cli.keys:keys", "Make and look at encrypted keys."),
     "node": Entry("chainfl.cli.node:node", "Take part in a task."),
+    "simulate": Entry("chainfl.cli.simulate:simulate", "Play rounds without a chain."),
     "stake": Entry("chainfl.cli.stake:stake", "Put stake behind an account, and take it out."),
     "task": Entry("chainfl.cli.task:task", "Create tasks and look at them."),
     "watch": Entry("chainfl.cli.watch:watch", "Follow a task and convict liars."),

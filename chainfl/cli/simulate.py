@@ -1,0 +1,319 @@
+"""`chainfl simulate`: rounds without a chain, by the same rules; experiments of the papers, and replays of chains."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from chainfl.cli.output import finish, json_option, print_table
+from chainfl.errors import InputError, ToolMissingError
+from chainfl.report import Report, narrate, report
+
+if TYPE_CHECKING:
+    from chainfl.sim.experiment import Experiment
+    from chainfl.sim.people import Engine
+    from chainfl.sim.run import RoundFacts
+    from chainfl.sim.setting import Setting
+
+_Tick = Callable[["RoundFacts"], None]
+
+
+@click.command(
+    short_help="Play rounds without a chain.",
+    epilog="Example: chainfl simulate --preset sabfl-small --rule median --run runs/median",
+)
+@click.option(
+    "--preset", "preset_name", help="Start from this experiment; flags beside it change it (--list)."
+)
+@click.option("--list", "list_presets", is_flag=True, help="List the presets and end.")
+@click.option("--dataset", help="Data set [mnist-embedded]; npz:PATH for your own.")
+@click.option(
+    "--data", type=click.Path(file_okay=False), help="Directory with data files; else CHAINFL_DATA."
+)
+@click.option("--partition", help="How samples are dealt, such as dirichlet:lambda=0.1 [iid].")
+@click.option("--model", help="Model [mnist-mlp-small].")
+@click.option("--learning-rate", type=float, help="Workers' learning rate [0.1].")
+@click.option("--batch", type=int, help="Workers' batch size [32].")
+@click.option("--local-epochs", type=int, help="Passes over the local data [1].")
+@click.option("--local-steps", type=int, help="Batches instead of passes.")
+@click.option("--momentum", type=float, help="Workers' momentum [0].")
+@click.option("--proximal", type=float, help="FedProx's mu [0].")
+@click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
+@click.option(
+    "--participants", "people", help="How many take part [20]; with --replay, the file that describes them."
+)
+@click.option("--committee", type=int, help="Validators a round, odd [5].")
+@click.option("--min-updates", type=int, help="Fewest updates of a round [what the rule needs].")
+@click.option("--max-updates", type=int, help="Most workers of a round [all].")
+@click.option("--rounds", type=int, help="Number of rounds [20].")
+@click.option(
+    "--hostile", type=float, help="Part of the participants that is hostile in every role, 0…1 [0]."
+)
+@click.option("--hostile-workers", type=int, help="Exactly so many poisoned workers in each round instead.")
+@click.option(
+    "--worker-attack", help="What hostile workers do, such as alie or scaling:low=0.5 [label-flip]."
+)
+@click.option("--validator-attack", help="What hostile validators do [flipped-scorer].")
+@click.option(
+    "--max-hostile-committee",
+    type=click.Choice(["half", "none"]),
+    help="Hostile members beyond half of a committee score honestly, or there is no limit [half].",
+)
+@click.option(
+    "--stakes", type=click.Choice(["samples", "equal"]), help="Stake by samples or the same [samples]."
+)
+@click.option(
+    "--stop", type=click.Choice(["rounds", "sabfl"]), help="Stop by SABFL's rule before the last round."
+)
+@click.option("--score-samples", type=int, help="Held-out samples a validator scores on [300].")
+@click.option("--test-samples", type=int, help="Test samples the head is tested on [all].")
+@click.option("--scale", type=int, help="Fractional bits of a parameter [20].")
+@click.option("--seed", type=int, help="Seed of everything [0].")
+@click.option("--faithful", is_flag=True, help="Real roles, roots, blobs and audit for every round; slower.")
+@click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), help="Keep metrics, checkpoint and plots here."
+)
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder.")
+@click.option("--replay", type=click.Path(path_type=Path), help="Play a chain's run again from its trace.")
+@click.option("--store", help="With --replay: where the task's manifest lies, such as dir:./store.")
+@json_option
+def simulate(
+    preset_name: str | None,
+    list_presets: bool,
+    people: str | None,
+    data: str | None,
+    faithful: bool,
+    engine: str,
+    folder: Path | None,
+    resume: Path | None,
+    replay: Path | None,
+    store: str | None,
+    as_json: bool,
+    **changes: Any,
+) -> int:
+    """Play an experiment in memory: the rules of the contracts, real training, hostile participants.
+
+    With --replay TRACE --participants FILE a run on a chain is played again; every round gives the same model root.
+    """
+    if list_presets:
+        return _list_presets(as_json)
+    if replay is not None:
+        if people is None:
+            raise InputError("--replay needs --participants FILE: who has which data (docs/simulator.md)")
+        return _replay(replay, Path(people), store, data, as_json)
+    if resume is not None:
+        given = [name for name, value in changes.items() if value is not None]
+        if given or preset_name or people or folder:
+            raise InputError(
+                "--resume goes on with the experiment that is in the folder: give no other flags beside it"
+            )
+        return _resume(resume, data, engine, as_json)
+    experiment = _experiment(preset_name, people, changes)
+    return _simulate(experiment, data, faithful, engine, folder, as_json)
+
+
+def _experiment(preset_name: str | None, people: str | None, changes: dict[str, Any]) -> "Experiment":
+    from chainfl.sim.experiment import Experiment, with_changes
+    from chainfl.sim.presets import preset
+
+    if people is not None and not people.isdecimal():
+        raise InputError(f"--participants is {people!r}: give a number (a file goes with --replay)")
+    start = preset(preset_name) if preset_name is not None else Experiment()
+    return with_changes(start, changes | {"participants": int(people) if people is not None else None})
+
+
+def _simulate(
+    experiment: "Experiment",
+    data: str | None,
+    faithful: bool,
+    engine: str,
+    folder: Path | None,
+    as_json: bool,
+) -> int:
+    from chainfl.sim import rundir
+    from chainfl.sim.setting import set_up
+
+    with _engine(engine) as train:
+        started = time.perf_counter()
+        blobs = _blobs(folder) if faithful else None
+        setting = set_up(experiment, data, faithful=faithful, store=blobs, engine=train)
+        if folder is not None:
+            rundir.start(folder, rundir.Plan(experiment, faithful, data))
+        return _play(setting, [], folder, started, as_json, engine, train)
+
+
+def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
+    from chainfl.sim import rundir
+    from chainfl.sim.setting import set_up
+
+    with _engine(engine) as train:
+        started, plan = time.perf_counter(), rundir.read_plan(folder)
+        blobs = _blobs(folder) if plan.faithful else None
+        setting = set_up(
+            plan.experiment, data or plan.data, faithful=plan.faithful, store=blobs, engine=train
+        )
+        facts = rundir.restore(folder, setting)
+        narrate(f"{folder}: {len(facts)} of {plan.experiment.rounds} rounds were played")
+        return _play(setting, facts, folder, started, as_json, engine, train)
+
+
+def _play(
+    setting: "Setting",
+    facts: list["RoundFacts"],
+    folder: Path | None,
+    started: float,
+    as_json: bool,
+    engine: str,
+    train: "Engine",
+) -> int:
+    from chainfl.sim import rundir
+    from chainfl.sim.experiment import as_plain
+    from chainfl.sim.run import play, summary
+
+    with _progress(setting.experiment.rounds, len(facts)) as tick:
+        for one in play(setting, facts):
+            if folder is not None:
+                rundir.keep(folder, setting, facts)
+            tick(one)
+    metrics: dict[str, object] = {
+        "experiment": as_plain(setting.experiment),
+        "engine": engine,
+        "hostile_ids": sorted(setting.people.hostility.ids),
+        **summary(facts),
+        "rounds": [one.as_plain() for one in facts],
+    }
+    if engine == "ray":
+        metrics["worker_pids"] = sorted(getattr(train, "pids", ()))
+    if folder is not None:
+        metrics["run"] = str(folder)
+        metrics["plots"] = _draw(folder, facts, setting.experiment.rule)
+    answer = report("simulate", metrics, seed=setting.experiment.seed, seconds=time.perf_counter() - started)
+    return finish(answer, as_json, lambda done: _show(done, facts))
+
+
+def _replay(trace: Path, people: Path, store: str | None, data: str | None, as_json: bool) -> int:
+    from chainfl.sim.replay import read_participants, read_trace, replay
+
+    started = time.perf_counter()
+    told = read_trace(trace, _open(store))
+    rounds = []
+    for one in replay(told, read_participants(people), data):
+        narrate(
+            f"round {one.round}: {one.outcome} {one.model_root} ({'same' if one.same else 'NOT the same'})"
+        )
+        rounds.append(one.as_plain())
+    same = all(bool(one["same"]) for one in rounds)
+    answer = report(
+        "simulate-replay", {"same": same, "rounds": rounds}, ok=same, seconds=time.perf_counter() - started
+    )
+    rows = [
+        (str(r["round"]), str(r["outcome"]), str(r["model_root"]), str(r["same"]).lower()) for r in rounds
+    ]
+    return finish(
+        answer, as_json, lambda _: print_table(("round", "outcome", "model root", "as on the chain"), rows)
+    )
+
+
+def _open(store: str | None) -> Any:
+    from chainfl.store.address import open_store
+
+    return open_store(store) if store is not None else None
+
+
+def _blobs(folder: Path | None) -> Any:
+    from chainfl.sim.rundir import BLOBS
+    from chainfl.store.directory import DirectoryStore
+
+    return DirectoryStore(folder / BLOBS) if folder is not None else None
+
+
+@contextmanager
+def _engine(name: str) -> Iterator["Engine"]:
+    from chainfl.sim.people import train_here
+
+    if name == "local":
+        yield train_here
+        return
+    from chainfl.sim.ray_engine import ray_engine
+
+    with ray_engine() as engine:
+        yield engine
+
+
+def _draw(folder: Path, facts: list["RoundFacts"], title: str) -> list[str]:
+    """Plots are a courtesy: where matplotlib is missing, the run stands without them."""
+    from chainfl.sim.plots import draw_plots
+
+    try:
+        return [str(path) for path in draw_plots(folder / "plots", facts, title)]
+    except ToolMissingError as error:
+        narrate(str(error))
+        return []
+
+
+@contextmanager
+def _progress(rounds: int, done: int) -> Iterator[_Tick]:
+    """A bar on stderr with accuracy, shares and the time left; plain lines where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda one: narrate(f"round {one.round}/{rounds}: {_say(one)}, {one.seconds:.2f} s")
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("first round", total=rounds, completed=done)
+        yield lambda one: bar.update(task, advance=1, description=_say(one))
+
+
+def _say(one: "RoundFacts") -> str:
+    captured = ", committee captured" if one.captured else ""
+    return (
+        f"{one.outcome}, accuracy {one.accuracy:.4f}, honest {one.share_honest:.2f}, "
+        f"hostile {one.share_hostile:.2f}, {one.acting_hostile} of {one.committee} judges hostile{captured}"
+    )
+
+
+def _show(answer: Report, facts: list["RoundFacts"]) -> None:
+    shown = facts if len(facts) <= 12 else [*facts[:3], *facts[-8:]]
+    print_table(
+        ("round", "outcome", "accuracy", "loss", "honest", "hostile", "committee", "seconds"),
+        [
+            (
+                str(one.round),
+                one.outcome,
+                f"{one.accuracy:.4f}",
+                "none" if one.loss is None else f"{one.loss:.4f}",
+                f"{one.share_honest:.3f}",
+                f"{one.share_hostile:.3f}",
+                f"{one.hostile_in_committee}/{one.committee}{' captured' if one.captured else ''}",
+                f"{one.seconds:.2f}",
+            )
+            for one in shown
+        ],
+    )
+    last = answer.metrics["mean_accuracy_last_five"]
+    best = answer.metrics["best_accuracy"]
+    if isinstance(last, float) and isinstance(best, float):
+        click.echo(f"accuracy: {last:.4f} over the last five rounds, {best:.4f} at best")
+    click.echo(f"model root: {answer.metrics['model_root']}")
+    if "run" in answer.metrics:
+        click.echo(f"run: {answer.metrics['run']}")
+
+
+def _list_presets(as_json: bool) -> int:
+    from chainfl.sim.experiment import as_plain
+    from chainfl.sim.presets import PRESETS
+
+    answer = report("simulate-list", {"presets": {name: as_plain(each) for name, each in PRESETS.items()}})
+    rows = [
+        (name, each.dataset, each.partition, each.rule, str(each.participants), f"{each.hostile:g}")
+        for name, each in PRESETS.items()
+    ]
+    columns = ("preset", "data set", "partition", "rule", "participants", "hostile")
+    return finish(answer, as_json, lambda _: print_table(columns, rows))

@@ -1,0 +1,206 @@
+"""Everybody's learning at once: who is hostile in a round, what each trains, and how each judges.
+
+K updates, D parameters. Hostile participants are hostile in every role they get and know each other; where the
+committee is limited to half, those beyond it behave as honest ones for that round.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfl.codec.commitments import training_seed
+from chainfl.codec.scores import ScoreKind, Scores, accuracy_score, loss_score
+from chainfl.learning.attacks import (
+    ABSURD_LOSS,
+    Scene,
+    ValidatorAttack,
+    Values,
+    WorkerAttack,
+    forged_scores,
+    forged_update,
+)
+from chainfl.learning.dataset import Labels, Samples
+from chainfl.learning.evaluate import Score, score_many
+from chainfl.learning.models import Flat
+from chainfl.learning.train import Job, Recipe, train_many
+from chainfl.learning.trainer import Trainer
+from chainfl.protocol.round import Task, score_kind
+from chainfl.types import Id, Rule
+
+
+class Engine(Protocol):
+    """Where training runs. The same bits wherever that is."""
+
+    def __call__(
+        self, model: str, head_D: Flat, jobs: Sequence[Job], recipe: Recipe, round_: int, out_KD: Flat
+    ) -> None:
+        """Train every job from the head and write its update to its row."""
+        ...
+
+
+def train_here(
+    model: str, head_D: Flat, jobs: Sequence[Job], recipe: Recipe, round_: int, out_KD: Flat
+) -> None:
+    """On the cores of this machine."""
+    train_many(model, head_D, jobs, recipe, round_=round_, out_KD=out_KD)
+
+
+@dataclass(frozen=True, slots=True)
+class Hostility:
+    """Who is hostile and how."""
+
+    ids: frozenset[Id] = frozenset()
+    worker: WorkerAttack | None = None
+    values: Values = field(default_factory=dict)
+    validator: ValidatorAttack | None = None
+    at_most_half: bool = True
+    workers_a_round: int = 0
+    seed: int = 0
+
+    def members(self, committee: Sequence[Id]) -> tuple[Id, ...]:
+        """The hostile members of a committee, all of them, in its order."""
+        return tuple(id_ for id_ in committee if id_ in self.ids)
+
+    def active_members(self, committee: Sequence[Id]) -> tuple[Id, ...]:
+        """Those that act so: where the committee is limited, at most half of it."""
+        members = self.members(committee)
+        return members[: len(committee) // 2] if self.at_most_half else members
+
+    def trainers(self, task: Task, ids: Sequence[Id]) -> tuple[Id, ...]:
+        """Those of the training participants whose updates are hostile in this round."""
+        if self.workers_a_round:
+            return self._chosen(task.round.number, [id_ for id_ in ids if id_ not in task.round.committee])
+        excused = {*self.members(task.round.committee)} - {*self.active_members(task.round.committee)}
+        return tuple(id_ for id_ in ids if id_ in self.ids and id_ not in excused)
+
+    def _chosen(self, round_: int, workers: Sequence[Id]) -> tuple[Id, ...]:
+        rng = np.random.Generator(np.random.Philox(training_seed(self.seed, "hostile", 0, round_)))
+        places = rng.permutation(len(workers))[: self.workers_a_round]
+        return tuple(workers[place] for place in sorted(places))
+
+
+@dataclass(slots=True)
+class People:
+    """All participants' trainers, and what the hostile ones do with them."""
+
+    trainers: Mapping[Id, Trainer]
+    classes: int
+    hostility: Hostility
+    train_all: Engine = train_here
+    _rows: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    _wrong: dict[str, Labels] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        """The model that all train."""
+        return next(iter(self.trainers.values())).spec.model
+
+    def updates(self, task: Task, head_D: Flat, ids: Sequence[Id]) -> NDArray[np.float32]:
+        """Everybody's update of the round, KxD in the order of the ids; valid until the next call."""
+        hostile = self.hostility.trainers(task, ids)
+        jobs = [
+            Job(self._train_on(id_, id_ in hostile), self.trainers[id_].seed(task.round.number))
+            for id_ in ids
+        ]
+        rows_KD = self._room(len(ids), len(head_D))
+        recipe = self.trainers[ids[0]].spec.recipe
+        self.train_all(self.model, head_D, jobs, recipe, task.round.number, rows_KD)
+        self._forge_updates(task, head_D, ids, hostile, rows_KD)
+        return rows_KD
+
+    def judge(self, task: Task, flats_KD: Sequence[Flat], ids: Sequence[Id]) -> dict[Id, tuple[int, ...]]:
+        """Each validator's scores of these models, as integers."""
+        judges = [self.held_out(task, id_) for id_ in ids]
+        by_model = score_many(self.model, flats_KD, judges)
+        return {
+            id_: tuple(as_score(scores[v], task.config.rule) for scores in by_model)
+            for v, id_ in enumerate(ids)
+        }
+
+    def held_out(self, task: Task, id_: Id) -> Samples:
+        """What a validator scores with: its held-out samples, under wrong labels if that is its attack."""
+        clean, attack = self.trainers[id_].held_out, self.hostility.validator
+        flips = attack is not None and attack.flips and id_ in self.active_validators(task)
+        return clean.with_labels(self._wrong_labels("flip", clean)) if flips else clean
+
+    def active_validators(self, task: Task) -> tuple[Id, ...]:
+        """The validators that are hostile in this round."""
+        return () if self.hostility.workers_a_round else self.hostility.active_members(task.round.committee)
+
+    def posted(self, task: Task, honest: Mapping[Id, Scores]) -> dict[Id, Scores]:
+        """What the validators post in place of their honest scores; who stays silent is left out."""
+        attack, active = self.hostility.validator, self.active_validators(task)
+        if attack is None:
+            return dict(honest)
+        first = next((honest[id_].entries for id_ in active if id_ in honest), None)
+        answer = dict[Id, Scores]()
+        for id_, scores in honest.items():
+            entries: tuple[int, ...] | None = scores.entries
+            if id_ in active:
+                seen = [first] if first is not None else []
+                entries = forged_scores(attack, scores.entries, self._friends(task), seen)
+            if entries is not None:
+                answer[id_] = Scores(
+                    scores.head, _as_kind(score_kind(task.config.rule), attack, entries, id_ in active)
+                )
+        return answer
+
+    def _friends(self, task: Task) -> list[int]:
+        return [index for index, id_ in enumerate(task.round.order) if id_ in self.hostility.ids]
+
+    def _train_on(self, id_: Id, is_hostile: bool) -> Samples:
+        clean, attack = self.trainers[id_].train_on, self.hostility.worker
+        if not is_hostile or attack is None or attack.labels is None:
+            return clean
+        return clean.with_labels(self._wrong_labels(attack.name, clean))
+
+    def _wrong_labels(self, name: str, samples: Samples) -> Labels:
+        """The whole data set's labels under an attack, made once and shared."""
+        attack = self.hostility.worker
+        if name not in self._wrong:
+            change = attack.labels if attack is not None and attack.name == name else None
+            self._wrong[name] = (
+                change(samples.y, self.classes) if change is not None else self.classes - 1 - samples.y
+            )
+        return self._wrong[name]
+
+    def _forge_updates(
+        self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
+    ) -> None:
+        attack = self.hostility.worker
+        if not hostile or attack is None or attack.update is None:
+            return
+        at = [index for index, id_ in enumerate(ids) if id_ in hostile]
+        honest_HD = rows_KD[at]
+        workers = max(len(hostile), sum(id_ not in task.round.committee for id_ in ids))
+        for own, index in enumerate(at):
+            seed = training_seed(self.hostility.seed, "attack", ids[index], task.round.number)
+            scene = Scene(head_D, honest_HD, own, workers, seed)
+            rows_KD[index] = forged_update(attack, self.hostility.values, scene)
+
+    def _room(self, rows: int, size: int) -> NDArray[np.float32]:
+        """Rows for this round's updates; the memory is used again from round to round."""
+        if self._rows.shape[0] < rows or self._rows.shape[1] != size:
+            self._rows = np.empty((rows, size), np.float32)
+        return self._rows[:rows]
+
+
+def as_score(score: Score, rule: Rule) -> int:
+    """A judgement as the integer that the rule's validators post."""
+    if rule is Rule.SOFTMAX_ACCURACY:
+        return accuracy_score(score.correct, score.samples)
+    return loss_score(score.loss)
+
+
+def _as_kind(
+    kind: ScoreKind, attack: ValidatorAttack, entries: tuple[int, ...], is_hostile: bool
+) -> tuple[int, ...]:
+    """Forged losses in the words of the rule: refused vouches, or distances as large as can be."""
+    if not (is_hostile and attack.forges) or kind is ScoreKind.LOSS:
+        return entries
+    if kind is ScoreKind.VOUCH:
+        return tuple(int(entry != ABSURD_LOSS) for entry in entries)
+    return tuple((1 << kind.value) - 2 if entry == ABSURD_LOSS else 0 for entry in entries)

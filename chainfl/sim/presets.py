@@ -1,0 +1,130 @@
+"""The papers' experiments by name, and small ones for a first look (docs/simulator.md, "Presets")."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from chainfl.errors import UnknownNameError
+from chainfl.learning.names import unknown
+from chainfl.learning.train import Recipe
+from chainfl.sim.experiment import Experiment
+
+_LH, _HH = "dirichlet:lambda=1", "dirichlet:lambda=0.1"
+
+QUICK: Final = Experiment(participants=12, committee=3, rounds=5, hostile=0.25)
+SABFL_SMALL: Final = Experiment(
+    partition=_LH,
+    rule="softmax:mean=1,unique=0",
+    recipe=Recipe(learning_rate=0.1, local_epochs=4),
+    rounds=25,
+    hostile=0.4,
+)
+
+
+def _sabfl(
+    participants: int,
+    hostile: int,
+    partition: str,
+    *,
+    dataset: str = "mnist",
+    model: str = "mnist-cnn",
+    epochs: int = 4,
+) -> Experiment:
+    """SABFL's settings: V = 5, rate 0.01, batch 32, mean statistic, stakes by samples, its stopping rule."""
+    return Experiment(
+        dataset=dataset,
+        partition=partition,
+        model=model,
+        recipe=Recipe(learning_rate=0.01, batch=32, local_epochs=epochs),
+        rule="softmax:mean=1,unique=0",
+        participants=participants,
+        committee=5,
+        rounds=200,
+        hostile=hostile / participants,
+        stop="sabfl",
+    )
+
+
+def _cmfl(
+    dataset: str, partition: str, model: str, participants: int, active: int, rate: float
+) -> Experiment:
+    """CMFL's settings: 10 % active, of these 40 % the committee, 40 % kept, one step a round, 10 % hostile."""
+    committee = int(active * 0.4) | 1
+    return Experiment(
+        dataset=dataset,
+        partition=partition,
+        model=model,
+        recipe=Recipe(learning_rate=rate, batch=32, local_steps=1),
+        rule="committee-near:keep=0.4,mean=1,samples=1,unique=0",
+        participants=participants,
+        committee=committee,
+        max_updates=active - committee,
+        rounds=600,
+        hostile=0.1,
+        worker_attack="back-gradient",
+        stakes="equal",
+        scale=26,
+    )
+
+
+def _fedrob(rule: str, partition: str, hostile_workers: int, rate: float = 0.1) -> Experiment:
+    """The settings of Xie et al.: 100 devices, 10 a round, batch 50, one pass, the rate falls at epoch 400."""
+    return Experiment(
+        dataset="cifar10-24",
+        partition=partition,
+        model="cifar-cnn",
+        recipe=Recipe(learning_rate=rate, batch=50, local_epochs=1, decay=0.4, decay_at=400),
+        rule=rule,
+        participants=100,
+        committee=3,
+        max_updates=10,
+        rounds=800,
+        hostile_workers=hostile_workers,
+        stakes="equal",
+    )
+
+
+PRESETS: Final[Mapping[str, Experiment]] = {
+    "quick": QUICK,
+    "sabfl-small": SABFL_SMALL,
+    **{
+        f"{number}-{kind}": _sabfl(participants, hostile, partition)
+        for number, participants, hostile in (
+            (1, 20, 0),
+            (2, 20, 3),
+            (3, 20, 8),
+            (4, 40, 6),
+            (5, 40, 16),
+            (6, 10, 4),
+        )
+        for kind, partition in (("LH", _LH), ("HH", _HH))
+    },
+    "3-HHE": _sabfl(20, 8, _HH, epochs=8),
+    "7-LH": _sabfl(20, 8, _LH, dataset="fashion-mnist", model="fashion-cnn"),
+    "8-LH": _sabfl(20, 8, _LH, dataset="covtype", model="covtype-mlp"),
+    "9-LH": _sabfl(20, 8, _LH, dataset="imdb", model="imdb-lstm"),
+    "cmfl-mnist": _cmfl("mnist", "writer", "mnist-cnn", 539, 54, 0.005),
+    "cmfl-imdb": _cmfl("imdb", "movie:min=10", "imdb-lstm", 772, 77, 0.005),
+    "cmfl-shakespeare": _cmfl("shakespeare", "role:min=64", "shakespeare-lstm-100", 143, 14, 0.005),
+    "fedavg-balanced": _fedrob("mean", "iid", 0),
+    "fedreg-balanced": _fedrob("fedreg:alpha=0.88", "iid", 0),
+    "fedreg-poisoned": _fedrob("fedreg:alpha=0.88", "iid", 2),
+    "fedrob-balanced": _fedrob("fedrob:b=2,alpha=0.88", "iid", 0),
+    "fedrob-poisoned": _fedrob("fedrob:b=2,alpha=0.88", "iid", 2),
+    "fedavg-unbalanced": _fedrob("mean", "unbalanced:labels=5", 0, 0.15),
+    "fedreg-unbalanced": _fedrob("fedreg:alpha=0.88", "unbalanced:labels=5", 0, 0.15),
+    "fedrob-unbalanced": _fedrob("fedrob:b=2,alpha=0.88", "unbalanced:labels=5", 2, 0.15),
+}
+"""Every preset. A flag beside it changes one thing: `--preset 3-LH --rule mean` is the paper's simple mean."""
+
+
+def preset(name: str) -> Experiment:
+    """The preset called so.
+
+    Raises:
+        UnknownNameError: no preset is called so; lists the known ones.
+    """
+    if name not in PRESETS:
+        problem: UnknownNameError = unknown("preset", name, PRESETS)
+        raise problem
+    return replace(PRESETS[name])

@@ -1,0 +1,178 @@
+"""A network that keeps updates as vectors in memory: no update is hashed, no blob is written, nothing is redone.
+
+The ledger, its rules and every decision are the same as with the real roles; only names of updates are made up. The
+head's root is always the real one, and equal updates get equal names, as they would have equal roots.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from chainfl.audit.history import PlayedRound
+from chainfl.codec import merkle
+from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
+from chainfl.codec.scores import ScoreKind, Scores, encode_scores
+from chainfl.codec.vector import Vector, decode, encode
+from chainfl.errors import ParameterRangeError
+from chainfl.learning.models import Flat
+from chainfl.protocol.combine import combine, combine_ranks, squared_distances
+from chainfl.protocol.round import Task, ordered_roots, score_kind
+from chainfl.redo import attested_shares
+from chainfl.sim.memory import MemoryLedger
+from chainfl.sim.network import Network
+from chainfl.sim.people import People
+from chainfl.types import Digest, Id, Phase
+
+_SALT = bytes(32)
+_SAMPLED = 1021
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Sequence[Flat]):
+    """Vectors as floats, each decoded when it is looked at: a committee's scoring holds one at a time."""
+
+    vectors: Sequence[Vector]
+    scale: int
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __getitem__(self, index: int) -> Flat:  # type: ignore[override]
+        flat_D: Flat = decode(self.vectors[index], self.scale)
+        return flat_D
+
+
+@dataclass(slots=True)
+class Names:
+    """Names for the vectors of a round: the same for equal vectors, the head's root for the head itself.
+
+    A few parameters make the name; only where those agree are whole vectors compared.
+    """
+
+    taken: dict[bytes, list[tuple[Digest, Vector]]] = field(default_factory=dict)
+
+    def add(self, u_D: Vector, name: Digest | None = None) -> Digest:
+        """The vector's name: what it has been given before, `name`, or a new one."""
+        sample = u_D[:: max(1, len(u_D) // _SAMPLED)].tobytes()
+        alike = self.taken.setdefault(sample, [])
+        for known, other_D in alike:
+            if np.array_equal(other_D, u_D):
+                return known
+        alike.append((name or keccak256(sample + len(alike).to_bytes(32, "big")), u_D))
+        return alike[-1][0]
+
+
+@dataclass(slots=True)
+class QuickNetwork(Network):
+    """The same rounds without bytes. `head` is the model of the task's head."""
+
+    people: People = field(kw_only=True)
+    head: Vector = field(kw_only=True)
+    updates: dict[Id, Vector] = field(default_factory=dict)
+    names: dict[Id, Digest] = field(default_factory=dict)
+    scores: dict[Id, bytes] = field(default_factory=dict)
+    proposed: Vector | None = None
+
+    def commit_updates(self, ids: Sequence[Id]) -> None:
+        """Train everybody side by side; commit to what can be encoded."""
+        task, named = self.task, Names()
+        named.add(self.head, task.head_root)
+        self.updates, self.names = {}, {}
+        if not ids:
+            return
+        head_D: Flat = decode(self.head, task.config.scale)
+        for id_, row_D in zip(ids, self.people.updates(task, head_D, ids), strict=True):
+            try:
+                self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
+            except ParameterRangeError:
+                continue
+            self.names[id_] = named.add(self.updates[id_])
+            name = self.names[id_]
+            sealed = self._seal(task, Phase.TRAIN, id_, worker_payload(name, name, self._samples(id_)))
+            self._ledger(id_).commit_update(task.round.number, sealed)
+
+    def reveal_updates(self, ids: Sequence[Id]) -> None:
+        """Show the names."""
+        for id_ in ids:
+            name, number = self.names[id_], self.task.round.number
+            self._ledger(id_).reveal_update(number, name, name, self._samples(id_), _SALT)
+
+    def commit_scores(self, ids: Sequence[Id]) -> None:
+        """Let the whole committee judge at once."""
+        task = self.task
+        kind, posted = score_kind(task.config.rule), self.people.posted(task, self._judge(task, ids))
+        self.scores = {id_: encode_scores(kind, scores) for id_, scores in posted.items()}
+        roots = ordered_roots(task)
+        for id_, scores in self.scores.items():
+            sealed = self._seal(task, Phase.SCORE, id_, validator_payload(roots, scores))
+            self._ledger(id_).commit_scores(task.round.number, sealed)
+
+    def reveal_scores(self, ids: Sequence[Id]) -> None:
+        """Show the scores."""
+        for id_ in ids:
+            self._ledger(id_).reveal_scores(self.task.round.number, self.scores[id_], _SALT)
+
+    def propose(self, ids: Sequence[Id]) -> None:
+        """Combine; the model's root is the real one."""
+        task = self.task
+        shares, self.proposed = self._next_model(task)
+        root = merkle.root(self.proposed)
+        block = keccak256(root + task.round.number.to_bytes(32, "big"))
+        posted = shares if task.config.rule.is_attested else ()
+        for id_ in ids:
+            self._ledger(id_).propose(task.round.number, task.round.attempt, root, block, posted)
+
+    def prove_lie(self) -> bool:
+        """Nobody lies here: the model was combined in this very process."""
+        return False
+
+    def vote(self, ids: Sequence[Id]) -> None:
+        """Attest."""
+        round_ = self.task.round
+        proposal = round_.proposal
+        assert proposal is not None
+        named = (proposal.model_root, proposal.block, proposal.shares_digest)
+        for id_ in ids:
+            self._ledger(id_).vote(round_.number, round_.attempt, *named, True)
+
+    def check(self, played: PlayedRound) -> None:
+        """Keep the head's model; there are no bytes to redo the round from."""
+        if played.ended is not None and played.ended.head_root != played.before.head_root:
+            assert self.proposed is not None
+            self.head = self.proposed
+        self.proposed = None
+
+    def _judge(self, task: Task, ids: Sequence[Id]) -> dict[Id, Scores]:
+        ordered = [self.updates[id_] for id_ in task.round.order]
+        kind = score_kind(task.config.rule)
+        models = [self.head, *ordered] if kind is ScoreKind.LOSS else [self.head]
+        judged = self.people.judge(task, Decoded(models, task.config.scale), ids) if ids else {}
+        if kind is ScoreKind.LOSS:
+            return {id_: Scores(scores[0], scores[1:]) for id_, scores in judged.items()}
+        if kind is ScoreKind.VOUCH:
+            return {id_: Scores(scores[0], (1,) * len(ordered)) for id_, scores in judged.items()}
+        return {
+            id_: Scores(scores[0], tuple(squared_distances(self.updates[id_], ordered)))
+            for id_, scores in judged.items()
+        }
+
+    def _next_model(self, task: Task) -> tuple[tuple[int, ...], Vector]:
+        tallied = task.round.tally
+        assert tallied is not None
+        ordered = [self.updates[id_] for id_ in task.round.order]
+        included = [u_D for u_D, counts in zip(ordered, tallied.included, strict=True) if counts]
+        if task.config.rule.is_on_ranks:
+            return tallied.shares, combine_ranks(self.head, included, tallied.shares)
+        shares = attested_shares(task, included) if task.config.rule.is_attested else tallied.shares
+        return shares, combine(self.head, ordered, shares)
+
+    def _ledger(self, id_: Id) -> MemoryLedger:
+        return MemoryLedger(self.chain, self.ledger.address, self.task.by_id(id_).address)
+
+    def _samples(self, id_: Id) -> int:
+        return min(self.people.trainers[id_].samples, self.task.config.max_samples)
+
+    def _seal(self, task: Task, phase: Phase, id_: Id, payload: Digest) -> Digest:
+        sender, number = task.by_id(id_).address, task.round.number
+        return commitment(task.chain_id, task.address, task.task_id, number, phase, sender, payload, _SALT)

@@ -1,0 +1,440 @@
+"""A chain's run played again: its seeds, weights, silences and votes from a trace, its learning from the participants.
+
+Everything else is done anew by the real roles, so that the same model root in every round shows that what is simulated
+is what ran. A trace is what `chainfl task trace --json` prints; `Told` is one that was read.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from chainfl.audit.history import PlayedRound
+from chainfl.audit.trace import trace_round
+from chainfl.blobs import get_record, name_model, put_model
+from chainfl.codec.cid import Cid, Codec
+from chainfl.codec.commitments import commitment, keccak256, validator_payload
+from chainfl.codec.records import Manifest
+from chainfl.codec.scores import Scores, encode_scores, unavailable
+from chainfl.codec.vector import Vector, encode
+from chainfl.errors import InputError, VerificationError
+from chainfl.learning.attacks import poisoned, worker_attack
+from chainfl.learning.dataset import Dataset
+from chainfl.learning.datasets import load
+from chainfl.learning.models import initial_flat
+from chainfl.learning.partition import Parts, partition
+from chainfl.learning.train import Recipe
+from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.ports import BlobStore, SealedScores
+from chainfl.protocol import events
+from chainfl.protocol.config import Floors
+from chainfl.protocol.replay import fold
+from chainfl.protocol.round import ordered_roots, score_kind
+from chainfl.protocol.world import World
+from chainfl.roles.miner import propose
+from chainfl.roles.participant import Participant
+from chainfl.roles.validator import judge
+from chainfl.sim.faithful import Lesson, Pupil
+from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
+from chainfl.sim.network import Network, play_round
+from chainfl.sim.people import Hostility, People
+from chainfl.sim.plain import pack, unpack
+from chainfl.sim.terms import BUDGET
+from chainfl.types import WAD, Address, Id, Phase, TaskConfig
+
+_KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))
+DEMO_HOSTILE: Final = {"mal": "label-flip", "max": "label-flip", "moe": "label-flip"}
+"""Who misbehaves in `chainfl demo`."""
+DEVNET_SEED: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A trace: the task's terms, its accounts, and its rounds as `trace_round` tells them."""
+
+    chain_id: int
+    task: Address
+    config: TaskConfig
+    manifest: Manifest
+    accounts: Mapping[Id, Address]
+    rounds: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One participant as `--participants` describes it: its part of a data set, its master seed, its attack."""
+
+    client: int
+    clients: int
+    partition: str = "iid"
+    partition_seed: int = 0
+    master_seed: int = 0
+    dataset: str | None = None
+    attack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How one round came out, and whether the chain had the same model."""
+
+    round: int
+    outcome: str
+    model_root: str
+    same: bool
+
+    def as_plain(self) -> dict[str, object]:
+        """The facts as JSON holds them."""
+        return asdict(self)
+
+
+# Traces and participants as files
+
+
+def trace_of(
+    config: TaskConfig, manifest: Manifest | None, played: Iterable[PlayedRound]
+) -> dict[str, object]:
+    """A trace of these rounds: what the simulator needs to play them again."""
+    rounds = list(played)
+    last = rounds[-1].standing()
+    return {
+        "task": "0x" + last.address.hex(),
+        "chain_id": last.chain_id,
+        "accounts": {str(account.id): account.address.hex() for account in last.accounts.values()},
+        "config": pack(config),
+        "manifest": manifest.encode().hex() if manifest is not None else None,
+        "rounds": [trace_round(one) for one in rounds],
+    }
+
+
+def read_trace(path: Path, store: BlobStore | None = None) -> Told:
+    """A trace from its file; the manifest comes with it or from the store.
+
+    Raises:
+        InputError: the file is no trace, or nothing says what was trained.
+        VerificationError: the manifest is not the one that the task names.
+    """
+    plain = _read_json(path)
+    metrics = plain.get("metrics", plain)
+    for name in ("task", "chain_id", "config", "accounts", "rounds"):
+        if name not in metrics:
+            raise InputError(
+                f"{path} is no trace with terms: {name} is missing; take chainfl task trace --json"
+            )
+    config = unpack(TaskConfig, metrics["config"])
+    return Told(
+        int(metrics["chain_id"]),
+        Address(_hex(path, "task", metrics["task"])),
+        config,
+        _manifest(path, metrics.get("manifest"), config, store),
+        {Id(int(id_)): Address(_hex(path, "accounts", a)) for id_, a in metrics["accounts"].items()},
+        [one for one in metrics["rounds"] if one.get("model_root") is not None],
+    )
+
+
+def read_participants(path: Path) -> dict[Id, Holder]:
+    """Who has which data, by enrolment id.
+
+    Raises:
+        InputError: the file is not such a map.
+    """
+    plain = _read_json(path)
+    people = plain.get("participants", plain)
+    try:
+        return {Id(int(id_)): Holder(**holder) for id_, holder in people.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: participants map enrolment ids to client, clients, …: {error}") from None
+
+
+def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[str, object]:
+    """The participants of a devnet, in order of enrolment: iid parts, as `chainfl devnet up` deals them."""
+    return {
+        "participants": {
+            str(number + 1): asdict(
+                Holder(
+                    number,
+                    len(names),
+                    partition_seed=DEVNET_SEED,
+                    master_seed=DEVNET_SEED,
+                    attack=attacks.get(name),
+                )
+            )
+            for number, name in enumerate(names)
+        }
+    }
+
+
+def write_participants(home: Path, path: Path, attacks: Mapping[str, str] = DEMO_HOSTILE) -> None:
+    """Write the file for `--participants` of the devnet or demonstration in this folder.
+
+    Raises:
+        InputError: no nodes have run there.
+    """
+    names = sorted(node.name for node in (home / "nodes").glob("*") if node.is_dir() and node.name != "guest")
+    if not names:
+        raise InputError(f"{home}: no nodes have run here")
+    path.write_text(json.dumps(participants_of(names, attacks), indent=2) + "\n", encoding="utf-8")
+
+
+# Playing it again
+
+
+def replay(told: Told, holders: Mapping[Id, Holder], data: str | Path | None = None) -> Iterator[Replayed]:
+    """Play the rounds of a trace with these participants; each comes with whether the chain's root was the same.
+
+    Raises:
+        InputError: a participant of the trace is not described, or its data is not there.
+        VerificationError: the first model is not the task's, or somebody acted who has no such role here.
+    """
+    missing = sorted(set(told.accounts) - set(holders))
+    if missing:
+        raise InputError(f"participants {', '.join(map(str, missing))} of the trace are not described")
+    people = People(_trainers(told, holders, data), 0, Hostility())
+    net = _network(told, people)
+    for record in told.rounds:
+        net.record = record
+        net.begin()
+        played = play_round(net)
+        assert played.ended is not None
+        root = played.ended.head_root.hex()
+        yield Replayed(played.number, played.outcome.name.lower(), root, root == record["model_root"])
+        net.chain.world.log.clear()
+
+
+@dataclass(slots=True)
+class ReplayNetwork(Network):
+    """The real roles; who acts, which way each votes and who lied is what the trace says."""
+
+    people: People = field(kw_only=True)
+    record: Mapping[str, Any] = field(default_factory=dict)
+    later: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Before the draw: the weights that it counted, its seed, an open draw."""
+        number = self.task.round.number
+        if number != self.record["round"]:
+            raise VerificationError(
+                f"the trace tells round {self.record['round']}, the rules are at {number}"
+            )
+        self.later, seen = [], set[int]()
+        for change in self.record["changes"]:
+            if self._is_early(change, seen):
+                self._set_weight(change)
+            else:
+                self.later.append(change)
+            seen.add(change["id"])
+        self._fold(events.DrawOpened(number, self.chain.block_number))
+        self.chain.known_seeds[number] = bytes.fromhex(self.record["seed"])
+
+    def commit_updates(self, ids: Sequence[Id]) -> None:
+        """Those who committed."""
+        Network.commit_updates(self, self._acting("committed", ids))
+
+    def reveal_updates(self, ids: Sequence[Id]) -> None:
+        """Those who revealed; then the weights that changed since the draw."""
+        Network.reveal_updates(self, self._acting("revealed", ids))
+        convicted = {id_ for attempt in self.record["attempts"] for id_ in attempt["convicted"]}
+        for change in self.later:
+            if change["id"] not in convicted:
+                self._set_weight(change)
+
+    def commit_scores(self, ids: Sequence[Id]) -> None:
+        """Those who scored; what they did not vouch for then, they do not vouch for now."""
+        acting = self._acting("scored", ids)
+        for id_ in acting:
+            self._withhold(id_)
+        Network.commit_scores(self, acting)
+
+    def reveal_scores(self, ids: Sequence[Id]) -> None:
+        """Those who revealed their scores."""
+        Network.reveal_scores(self, self._acting("scores_revealed", ids))
+
+    def propose(self, ids: Sequence[Id]) -> None:
+        """The proposer, if it did; whoever was convicted lies again."""
+        attempt = self._attempt()
+        if attempt is None:
+            return
+        if [attempt["proposer"]] != list(ids):
+            raise VerificationError(
+                f"round {self.record['round']}: {attempt['proposer']} proposed, the draw gives {ids[0]}"
+            )
+        me = self.participants[self.task.by_id(ids[0]).address]
+        propose(me, _one_too_high if attempt["convicted"] else None)
+
+    def prove_lie(self) -> bool:
+        """Where somebody was convicted: the votes that stood by then, and the proof."""
+        attempt = self._attempt()
+        if attempt is None or not attempt["convicted"] or self.task.round.phase is not Phase.CHALLENGE:
+            return False
+        self.vote([Id(int(id_)) for id_ in attempt["votes"]])
+        if not Network.prove_lie(self):
+            raise VerificationError(
+                f"round {self.record['round']}: a lie that was proven cannot be proven again"
+            )
+        return True
+
+    def vote(self, ids: Sequence[Id]) -> None:
+        """As the trace says; who is not named stayed silent."""
+        round_, attempt = self.task.round, self._attempt()
+        proposal = round_.proposal
+        assert attempt is not None
+        assert proposal is not None
+        named = (proposal.model_root, proposal.block, proposal.shares_digest)
+        for id_ in ids:
+            attests = attempt["votes"].get(str(id_))
+            if attests is not None:
+                ledger = self.participants[self.task.by_id(id_).address].ledger
+                ledger.vote(round_.number, round_.attempt, *named, bool(attests))
+
+    def check(self, played: PlayedRound) -> None:
+        """Convictions set weights that depend on stakes; the trace has the chain's."""
+        del played
+        for change in self.later:
+            self._set_weight(change)
+
+    def _acting(self, what: str, ids: Sequence[Id]) -> list[Id]:
+        acted = [Id(int(id_)) for id_ in self.record[what]]
+        strangers = sorted(set(acted) - set(ids))
+        if strangers:
+            raise VerificationError(
+                f"round {self.record['round']}: {', '.join(map(str, strangers))} {what.replace('_', ' ')} "
+                "on the chain, but the draw gives them no such role here"
+            )
+        return [id_ for id_ in ids if id_ in acted]
+
+    def _attempt(self) -> Mapping[str, Any] | None:
+        number = self.task.round.attempt
+        return next((each for each in self.record["attempts"] if each["attempt"] == number), None)
+
+    def _withhold(self, id_: Id) -> None:
+        """Seal scores with the missing vouches, so that the role commits to those."""
+        task, me = self.task, self.participants[self.task.by_id(id_).address]
+        kind, number = score_kind(task.config.rule), task.round.number
+        vouched = self.record.get("vouches", {}).get(str(id_))
+        if vouched is None or all(vouched):
+            return
+        honest = judge(me, task)
+        entries = (
+            entry if vouches else unavailable(kind)
+            for entry, vouches in zip(honest.entries, vouched, strict=True)
+        )
+        scores = encode_scores(kind, Scores(honest.head, tuple(entries)))
+        payload, salt = validator_payload(ordered_roots(task), scores), me.journal.salt(number, Phase.SCORE)
+        digest = commitment(
+            task.chain_id, task.address, task.task_id, number, Phase.SCORE, me.ledger.me, payload, salt
+        )
+        me.journal.keep_scores(number, SealedScores(digest, salt, scores))
+
+    def _is_early(self, change: Mapping[str, Any], seen: set[int]) -> bool:
+        """Whether a weight counted in this round's draw: it was set while the task still waited for enough.
+
+        Where the trace does not say so, it is an account's first weight of the round if it counts from this round on.
+        """
+        early = change.get("before_draw")
+        if early is not None:
+            return bool(early)
+        return change["active_from"] == self.record["round"] and change["id"] not in seen
+
+    def _set_weight(self, change: Mapping[str, Any]) -> None:
+        self._fold(events.WeightSet(Id(change["id"]), int(change["weight"]), int(change["active_from"])))
+
+    def _fold(self, event: events.Event) -> None:
+        fold(self.task, event, self.chain.block_number)
+
+
+def _network(told: Told, people: People) -> ReplayNetwork:
+    """The task as its creation and its enrolments left it, with the chain's own addresses."""
+    chain = Chain(World(told.chain_id, _REGISTRY, Floors(1)), bytes(32))
+    store, config = MemoryStore(), told.config
+    first = name_model(
+        encode(initial_flat(told.manifest.model, told.manifest.seed), config.scale),
+        config.scale,
+        record_layout(told.manifest.model),
+    )
+    if first.node.root != config.first_root:
+        raise VerificationError(
+            f"the first model of {told.manifest.model} has root {first.node.root.hex()} here, "
+            f"the task's has {config.first_root.hex()}"
+        )
+    put_model(store, first)
+    chain.world.create_task(
+        chain.call(_SPONSOR), told.task, config, config.rounds * min(BUDGET, config.min_stake // 5)
+    )
+    task, lesson, participants = chain.world.tasks[told.task], Lesson(people), dict[Address, Participant]()
+    for id_, account in sorted(told.accounts.items()):
+        fold(task, events.Enrolled(id_, account), 0)
+        ledger = MemoryLedger(chain, told.task, account)
+        pupil = Pupil(lesson, ledger, id_)
+        participants[account] = Participant(ledger, store, pupil, MemoryJournal(keccak256(account)))
+    keeper = MemoryLedger(chain, told.task, _KEEPER)
+    return ReplayNetwork(chain, keeper, store, participants, {}, people=people)
+
+
+def _trainers(told: Told, holders: Mapping[Id, Holder], data: str | Path | None) -> dict[Id, Trainer]:
+    """Every participant's trainer, made as its node makes it."""
+    manifest = told.manifest
+    recipe = Recipe(manifest.learning_rate / WAD, manifest.batch, manifest.local_epochs)
+    spec = LearningSpec(manifest.model, manifest.dataset, recipe, manifest.seed, manifest.score_samples)
+    loaded: dict[str, Dataset] = {}
+    dealt: dict[tuple[str, str, int, int], Parts] = {}
+    trainers = {}
+    for id_ in sorted(told.accounts):
+        one = holders[id_]
+        name = one.dataset or manifest.dataset
+        if name not in loaded:
+            loaded[name] = load(name, data)
+        dataset = loaded[name]
+        key = (name, one.partition, one.clients, one.partition_seed)
+        if key not in dealt:
+            dealt[key] = partition(dataset, one.partition, one.clients, one.partition_seed)
+        if not 0 <= one.client < one.clients:
+            raise InputError(f"participant {id_}: client {one.client} of {one.clients}: parts count from 0")
+        trainer = Trainer.of_rows(
+            spec, dataset, dealt[key][one.client], master_seed=one.master_seed, id_=one.client
+        )
+        trainers[id_] = trainer if one.attack is None else _poisoned(trainer, one.attack, dataset)
+    return trainers
+
+
+def _poisoned(trainer: Trainer, attack_text: str, dataset: Dataset) -> Trainer:
+    attack, _ = worker_attack(attack_text)
+    return trainer.on(
+        poisoned(trainer.train_on, attack, dataset.classes),
+        poisoned(trainer.held_out, attack, dataset.classes),
+    )
+
+
+def _one_too_high(model_D: Vector) -> Vector:
+    wrong = model_D.copy()
+    wrong[len(wrong) // 2] += 1
+    return wrong
+
+
+def _manifest(path: Path, told: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
+    if told is not None:
+        encoded = _hex(path, "manifest", told)
+        if Cid.of(encoded, Codec.DAG_CBOR).digest != config.manifest:
+            raise VerificationError(f"{path}: its manifest is not the one that the task names")
+        return Manifest.decode(encoded)
+    if store is None:
+        raise InputError(f"{path} has no manifest: name the task's store with --store dir:…")
+    return get_record(store, Cid.dag_cbor(config.manifest), Manifest)
+
+
+def _hex(path: Path, name: str, text: Any) -> bytes:
+    try:
+        return bytes.fromhex(str(text).removeprefix("0x"))
+    except ValueError:
+        raise InputError(f"{path}: {name} is {text!r}, not hexadecimal") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from None
+    if not isinstance(plain, dict):
+        raise InputError(f"{path}: expected an object, found {type(plain).__name__}")
+    return plain

@@ -1,0 +1,152 @@
+"""The folder of a run: the experiment, a line per round, the state to go on from, and plots.
+
+A checkpoint names the file that holds the head's model; it is replaced only once the new one is complete, so a run can
+be killed at any moment and goes on from the last round that was written.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from chainfl.codec import merkle
+from chainfl.codec.vector import Vector, from_bytes, to_bytes
+from chainfl.errors import InputError
+from chainfl.protocol.round import Task
+from chainfl.protocol.stake import Registry
+from chainfl.sim.experiment import Experiment, as_plain, from_plain
+from chainfl.sim.plain import pack, unpack
+from chainfl.sim.quick import QuickNetwork
+from chainfl.sim.run import RoundFacts, head_of
+from chainfl.sim.setting import TASK, Setting
+
+EXPERIMENT: Final = "experiment.json"
+METRICS: Final = "metrics.jsonl"
+CHECKPOINT: Final = "checkpoint.json"
+BLOBS: Final = "blobs"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run folder says of its run."""
+
+    experiment: Experiment
+    faithful: bool
+    data: str | None
+
+
+def start(folder: Path, plan: Plan) -> None:
+    """Make the folder of a new run.
+
+    Raises:
+        InputError: there is a run in it already, or it cannot be written.
+    """
+    if (folder / EXPERIMENT).exists():
+        raise InputError(f"{folder} holds a run: go on with --resume {folder}, or name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        plain = {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
+        _write(folder / EXPERIMENT, json.dumps(plain, indent=2) + "\n")
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def read_plan(folder: Path) -> Plan:
+    """What is run in this folder.
+
+    Raises:
+        InputError: there is no run in it, or its file is damaged.
+    """
+    plain = _read_json(folder / EXPERIMENT, "no run is in this folder")
+    if not isinstance(plain, dict) or not {"experiment", "faithful", "data"} <= plain.keys():
+        raise InputError(f"{folder / EXPERIMENT} is damaged: start the run again")
+    return Plan(from_plain(plain["experiment"]), bool(plain["faithful"]), plain["data"])
+
+
+def keep(folder: Path, setting: Setting, facts: Sequence[RoundFacts]) -> None:
+    """Write down the newest round and the state after it."""
+    one, chain = facts[-1], setting.net.chain
+    with (folder / METRICS).open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(one.as_plain()) + "\n")
+    head = f"head-{one.round}.bin"
+    if isinstance(setting.net, QuickNetwork):
+        _write(folder / head, to_bytes(head_of(setting)))
+    state = {
+        "round": one.round,
+        "head": head,
+        "now": chain.now,
+        "block_number": chain.block_number,
+        "balances": pack(chain.world.balances),
+        "registry": pack(chain.world.registry),
+        "task": pack(setting.net.task),
+    }
+    _write(folder / CHECKPOINT, json.dumps(state))
+    for old in folder.glob("head-*.bin"):
+        if old.name != head:
+            old.unlink()
+
+
+def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
+    """Bring a fresh setting to where the run stopped; answers the facts of the rounds played.
+
+    Raises:
+        InputError: the checkpoint is damaged.
+    """
+    if not (folder / CHECKPOINT).exists():
+        (folder / METRICS).unlink(missing_ok=True)
+        return []
+    state = _read_json(folder / CHECKPOINT, "there is no checkpoint")
+    chain, net = setting.net.chain, setting.net
+    try:
+        task, registry = unpack(Task, state["task"]), unpack(Registry, state["registry"])
+        chain.now, chain.block_number = int(state["now"]), int(state["block_number"])
+        chain.world.balances = {bytes.fromhex(who): int(wei) for who, wei in state["balances"]}  # type: ignore[misc]
+        round_, head = int(state["round"]), str(state["head"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
+    if task.config != net.task.config:
+        raise InputError(f"{folder}: the checkpoint is of another experiment than {EXPERIMENT}")
+    chain.world.tasks[TASK], chain.world.registry = task, registry
+    if isinstance(net, QuickNetwork):
+        net.head = _read_head(folder / head, task)
+    return _read_facts(folder / METRICS, round_)
+
+
+def _read_head(path: Path, task: Task) -> Vector:
+    try:
+        head_D = from_bytes(path.read_bytes(), task.config.dimension)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}: the run cannot go on") from None
+    if merkle.root(head_D) != task.head_root:
+        raise InputError(f"{path} is damaged: its root is not the head's")
+    return head_D
+
+
+def _read_facts(path: Path, rounds: int) -> list[RoundFacts]:
+    """The lines up to the checkpoint's round; what was written after it is played again."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()[:rounds]
+        facts = [RoundFacts(**json.loads(line)) for line in lines]
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    if [one.round for one in facts] != list(range(1, rounds + 1)):
+        raise InputError(f"{path} is damaged: it does not hold rounds 1 to {rounds}")
+    _write(path, "".join(line + "\n" for line in lines))
+    return facts
+
+
+def _read_json(path: Path, missing: str) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: {missing}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    """Whole or not at all."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(content.encode() if isinstance(content, str) else content)
+    fresh.replace(path)

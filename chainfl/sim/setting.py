@@ -1,0 +1,177 @@
+"""From an experiment to a network in memory: data dealt, stakes placed, everybody enrolled, the first draw open."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from chainfl.blobs import name_model, put_model
+from chainfl.codec import merkle
+from chainfl.codec.commitments import keccak256, training_seed
+from chainfl.codec.vector import Vector, encode
+from chainfl.errors import InputError
+from chainfl.learning.attacks import validator_attack, worker_attack
+from chainfl.learning.dataset import Dataset, Samples
+from chainfl.learning.datasets import load
+from chainfl.learning.models import initial_flat
+from chainfl.learning.partition import partition
+from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.ports import BlobStore
+from chainfl.protocol.config import Floors
+from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.world import World
+from chainfl.roles.participant import Participant
+from chainfl.sim.experiment import Experiment
+from chainfl.sim.faithful import FaithfulNetwork, Lesson, Pupil
+from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
+from chainfl.sim.people import Engine, Hostility, People, train_here
+from chainfl.sim.quick import QuickNetwork
+from chainfl.sim.terms import BUDGET, ETHER, terms_of
+from chainfl.types import Address, Id, TaskConfig
+
+CHAIN_ID = 31337
+SPONSOR, KEEPER, REGISTRY, TASK = (
+    Address(keccak256(name)[:20]) for name in (b"sponsor", b"keeper", b"registry", b"task")
+)
+EQUAL_STAKE = 1000 * ETHER
+
+AnyNetwork = QuickNetwork | FaithfulNetwork
+
+
+@dataclass(slots=True)
+class Setting:
+    """A network ready to play, and the samples that its head is tested on."""
+
+    experiment: Experiment
+    net: AnyNetwork
+    people: People
+    test: Samples
+
+
+def set_up(
+    experiment: Experiment,
+    data: str | Path | None = None,
+    *,
+    faithful: bool = False,
+    store: BlobStore | None = None,
+    engine: Engine = train_here,
+) -> Setting:
+    """Deal the data and open the task.
+
+    Raises:
+        InputError: data, model, partition and people do not fit together.
+    """
+    dataset = load(experiment.dataset, data)
+    trainers, sizes = deal(experiment, dataset)
+    people = People(trainers, dataset.classes, hostility_of(experiment), engine)
+    first_D = encode(initial_flat(experiment.model, experiment.seed), experiment.scale)
+    held_store = store if store is not None else MemoryStore()
+    config = _config(experiment, first_D, held_store if faithful else None)
+    chain = Chain(
+        World(CHAIN_ID, REGISTRY, Floors(1)), keccak256(b"chain" + experiment.seed.to_bytes(32, "big"))
+    )
+    _create(chain, config, experiment.rounds)
+    stakes = [EQUAL_STAKE if experiment.stakes == "equal" else size * ETHER for size in sizes]
+    enrol_all(chain, TASK, {account_of(id_): stake for id_, stake in zip(trainers, stakes, strict=True)})
+    net = network(chain, held_store, people, first_D, faithful=faithful)
+    test = dataset.test()
+    return Setting(experiment, net, people, test.first(experiment.test_samples or len(test)))
+
+
+def network(chain: Chain, store: BlobStore, people: People, head_D: Vector, *, faithful: bool) -> AnyNetwork:
+    """The participants of a task on this chain: with the real roles, or quick."""
+    keeper = MemoryLedger(chain, TASK, KEEPER)
+    if not faithful:
+        return QuickNetwork(chain, keeper, store, {}, {}, people=people, head=head_D)
+    lesson, participants = Lesson(people), {}
+    for id_ in people.trainers:
+        account = keeper.task().by_id(id_).address
+        ledger = MemoryLedger(chain, TASK, account)
+        participants[account] = Participant(
+            ledger, store, Pupil(lesson, ledger, id_), MemoryJournal(keccak256(account))
+        )
+    return FaithfulNetwork(chain, keeper, store, participants, {}, people=people)
+
+
+def account_of(id_: Id) -> Address:
+    """A made-up address for a participant."""
+    return Address(keccak256(b"participant" + id_.to_bytes(32, "big"))[:20])
+
+
+def deal(experiment: Experiment, dataset: Dataset) -> tuple[dict[Id, Trainer], list[int]]:
+    """A trainer for every participant, and how many samples each has."""
+    spec = LearningSpec(
+        experiment.model,
+        experiment.dataset,
+        experiment.recipe,
+        experiment.seed,
+        experiment.score_samples,
+    )
+    seed = training_seed(experiment.seed, "partition", 0, 0)
+    parts = partition(dataset, experiment.partition, experiment.participants, seed)
+    trainers = {
+        Id(client + 1): Trainer.of_rows(spec, dataset, rows, master_seed=experiment.seed, id_=client)
+        for client, rows in enumerate(parts)
+    }
+    return trainers, [len(rows) for rows in parts]
+
+
+def hostility_of(experiment: Experiment) -> Hostility:
+    """Who is hostile, drawn from the experiment's seed, and how."""
+    rng = np.random.Generator(np.random.Philox(training_seed(experiment.seed, "hostile", 0, 0)))
+    chosen = rng.permutation(experiment.participants)[: experiment.hostile_participants]
+    attack, values = worker_attack(experiment.worker_attack)
+    return Hostility(
+        frozenset(Id(int(client) + 1) for client in chosen),
+        attack,
+        values,
+        validator_attack(experiment.validator_attack),
+        experiment.max_hostile_committee == "half",
+        experiment.hostile_workers,
+        experiment.seed,
+    )
+
+
+def enrol_all(chain: Chain, task: Address, stakes: Mapping[Address, int]) -> None:
+    """Stake and enrol everybody before the first draw opens, which would otherwise not wait for all of them."""
+    world = chain.world
+    config = world.tasks[task].config
+    members = config.committee_size + (0 if config.rule.is_elected else 1)
+    world.tasks[task].config = replace(config, min_updates=len(stakes) - members)
+    for account, stake in stakes.items():
+        world.allocate(chain.call(account), task, stake, stake)
+        world.enrol(chain.call(account), task)
+    world.tasks[task].config = config
+
+
+def _config(experiment: Experiment, first_D: Vector, store: BlobStore | None) -> TaskConfig:
+    """The task's terms; with a store, the first model's bytes are put there."""
+    if store is None:
+        return terms_of(experiment, len(first_D), merkle.root(first_D), bytes(32))
+    first = name_model(first_D, experiment.scale, record_layout(experiment.model))
+    put_model(store, first)
+    return terms_of(experiment, len(first_D), first.node.root, first.cid.digest)
+
+
+_HINTS: Mapping[str, str] = {
+    "minUpdates": "the rule needs more workers than a round has: take more participants or a smaller committee",
+    "maxUpdates": "at most 128 updates a round, and 2048 scores: limit them with --max-updates",
+    "proofBytes": "the model is too large for so many updates a round: limit them with --max-updates",
+    "committeeSize": "a committee has 3 to 45 members, an odd number",
+    "alpha": "alpha lies above 0 and at most 1",
+    "beta": "beta is at most 1000",
+    "keep": "keep lies above 0 and at most 1",
+    "selected": "m is 1 to the least number of updates",
+    "scale": "scale is at most 31",
+    "redrawEvery": "redraw is at least 1",
+}
+
+
+def _create(chain: Chain, config: TaskConfig, rounds: int) -> None:
+    try:
+        chain.world.create_task(chain.call(SPONSOR), TASK, config, rounds * BUDGET)
+    except BadConfigError as error:
+        field = str(error.args[0]) if error.args else str(error)
+        hint = next((hint for name, hint in _HINTS.items() if name in str(error)), "")
+        raise InputError(f"these terms are refused: {field}{': ' if hint else ''}{hint}") from None

@@ -1,0 +1,68 @@
+"""A task's terms from an experiment: the same config that a sponsor puts on a chain, checked by the same rules."""
+
+from dataclasses import replace
+
+from chainfl.codec import merkle
+from chainfl.protocol.config import rule_minimum
+from chainfl.sim.experiment import Experiment, parse_rule
+from chainfl.types import WAD, Digest, Rule, Statistic, TaskConfig
+
+ETHER = 10**18
+BUDGET = ETHER // 5
+"""What a round may cost; half of the minimum stake backs twice as much."""
+_SECONDS = 60
+
+
+def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest) -> TaskConfig:
+    """The config of an experiment whose first model has this root and name."""
+    rule, values = parse_rule(experiment.rule)
+    most = experiment.workers
+    tolerated = {Rule.FEDROB: "b", Rule.KRUM: "f", Rule.MULTI_KRUM: "f"}.get(rule)
+    config = TaskConfig(
+        manifest=bytes(32),
+        first_root=root,
+        first_model=model,
+        dimension=dimension,
+        depth=merkle.depth(dimension),
+        scale=experiment.scale,
+        rule=rule,
+        statistic=Statistic.MEAN if values["mean"] else Statistic.MEDIAN,
+        beta=int(values["beta"] * WAD) if rule.is_softmax else 0,
+        alpha=int(values["alpha"] * WAD),
+        tolerated=int(values[tolerated]) if tolerated else 0,
+        selected=0,
+        keep=int(values["keep"] * WAD) if rule.is_elected else 0,
+        by_samples=bool(values["samples"]),
+        unique_roots=bool(values["unique"]),
+        committee_size=experiment.committee,
+        redraw_every=int(values["redraw"]),
+        min_updates=experiment.min_updates,
+        max_updates=most,
+        max_samples=10**9,
+        rounds=experiment.rounds,
+        target=0,
+        min_stake=ETHER,
+        train_seconds=_SECONDS,
+        reveal_seconds=_SECONDS,
+        score_seconds=_SECONDS,
+        tally_seconds=_SECONDS,
+        propose_seconds=_SECONDS,
+        challenge_seconds=_SECONDS,
+        workers_part=6 * WAD // 10,
+        committee_part=3 * WAD // 10,
+        caller_fee=BUDGET // 1200,
+        dev_cap=WAD,
+        lie_slash=WAD // 2,
+        liveness_slash=WAD // 100,
+        no_reveal_slash=WAD // 20,
+        finder_part=WAD // 5,
+        burn_part=WAD // 2,
+    )
+    return _with_minimum(config, int(values["m"]))
+
+
+def _with_minimum(config: TaskConfig, selected: int) -> TaskConfig:
+    """At least as many updates as the rule needs; Multi-Krum takes that many unless told otherwise."""
+    least = max(config.min_updates, rule_minimum(config), selected)
+    chosen = (selected or least) if config.rule is Rule.MULTI_KRUM else 0
+    return replace(config, min_updates=least, selected=chosen)
