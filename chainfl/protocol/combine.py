@@ -1,4 +1,4 @@
-"""Combining updates with shares, exactly (docs/protocol.md, "Shares" and "Coordinate-wise rules").
+"""Combining updates with shares, exactly (docs/protocol.md 2.4).
 
 K updates and the head, D parameters each. Shares p_0 (the head's) to p_K are integers that sum to 2^31; per
 parameter u' = (sum p_i * u_i + 2^30) >> 31, below 2^63 and so exact in 64 bits. Coordinate-wise rules sort

@@ -1,4 +1,4 @@
-"""The draw by stake, without replacement, repeatable from its seed (docs/protocol.md section 5)."""
+"""The draw by stake, without replacement, repeatable from its seed (docs/protocol.md 5.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
