@@ -135,3 +135,11 @@ class DataCorruptError(InputError):
 
 class PartitionError(InputError):
     """The data cannot be dealt to the participants as asked."""
+
+
+class NotIndexedError(InputError):
+    """The audit API knows nothing under this name; says what it was asked for and where to look."""
+
+
+class BusyError(OutsideError):
+    """The service is doing as much as it allows itself; the same request may work in a moment."""

@@ -1,0 +1,98 @@
+"""The audit API, built from its parts: a source of events, a store of blobs, and settings."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+from starlette.concurrency import run_in_threadpool
+
+from chainfl import __version__
+from chainfl.ports import BlobStore
+from services.audit_api import problems
+from services.audit_api.answers import Services
+from services.audit_api.audits import Auditor, Workshop
+from services.audit_api.follow import Follower
+from services.audit_api.guard import Guard
+from services.audit_api.index import Index
+from services.audit_api.live import Hub
+from services.audit_api.reading import ReadingStore
+from services.audit_api.routes import blocks, live, tasks
+from services.audit_api.schemas import Problem
+from services.audit_api.settings import ApiSettings
+from services.audit_api.source import EventSource
+
+STATIC = Path(__file__).parent / "static"
+
+_ABOUT = """
+Everything that the chain says of its training tasks, and whether it is true. All routes only read.
+
+Amounts are wei, scores and distances integers, all as text. Lists come in pages: pass `next` as `after`. Answers have
+ETags. Errors are problem+json.
+"""
+
+
+def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> FastAPI:
+    """The API and its dashboard. The chain is followed while the app runs."""
+    index = Index(settings.index)
+    hub = Hub(settings.live_clients)
+    follower = Follower(source, index, hub)
+    workshop = Workshop(settings.audit_threads, settings.audit_queue)
+    auditor = Auditor(follower, source, index, ReadingStore(store), workshop)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        hub.attach(asyncio.get_running_loop())
+        await run_in_threadpool(follower.try_step)
+        follower.start(settings.poll_seconds)
+        try:
+            yield
+        finally:
+            hub.close()
+            await run_in_threadpool(follower.stop)
+            workshop.close()
+            index.close()
+
+    app = FastAPI(
+        title="chainfl audit API",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_name,
+    )
+    app.state.services = Services(settings, index, follower, auditor, hub)
+    problems.install(app)
+    for module in (live, tasks, blocks):
+        app.include_router(module.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.get("/", include_in_schema=False)(_dashboard)
+    app.add_middleware(Guard, seconds=settings.request_seconds)
+    _describe(app)
+    return app
+
+
+def _name(route: APIRoute) -> str:
+    return route.name
+
+
+async def _dashboard(_: Request) -> FileResponse:
+    return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+
+def _describe(app: FastAPI) -> None:
+    """Put the problem schema into the OpenAPI document and take FastAPI's own error shape out of it."""
+    document = app.openapi()
+    shapes = document["components"]["schemas"]
+    shapes["Problem"] = Problem.model_json_schema()
+    for name in ("HTTPValidationError", "ValidationError"):
+        shapes.pop(name, None)
+    for path in document["paths"].values():
+        for operation in path.values():
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                del operation["responses"]["422"]

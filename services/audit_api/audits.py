@@ -1,0 +1,188 @@
+"""Verification on demand: a few threads, a short queue, one run for all who ask, verdicts kept in the index."""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from chainfl.audit.challenge import find_lie
+from chainfl.audit.history import PlayedRound
+from chainfl.audit.verify import Finding, Verdict, check_round, worst
+from chainfl.errors import BusyError, NotIndexedError, StoreError, VerificationError
+from chainfl.ports import BlobStore
+from chainfl.types import Outcome, Phase
+from services.audit_api import schemas
+from services.audit_api.evidence import evidence_of
+from services.audit_api.follow import Follower
+from services.audit_api.index import Index, KeptAudit
+from services.audit_api.rounds import OUTCOMES
+from services.audit_api.source import EventSource
+
+Result = TypeVar("Result")
+INDEX_CHECK = 11
+
+
+class Workshop:
+    """Threads for work that takes long. The same work is done once for all who ask while it runs."""
+
+    def __init__(self, threads: int, queue: int) -> None:
+        """Start no thread yet."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="audit")
+        self._limit = threads + queue
+        self._running: dict[Hashable, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def do(self, key: Hashable, work: Callable[[], Result]) -> "Future[Result]":
+        """The result of this work, which may be under way already.
+
+        Raises:
+            BusyError: too much is waiting.
+        """
+        with self._lock:
+            found = self._running.get(key)
+            if found is not None:
+                return found
+            if len(self._running) >= self._limit:
+                raise BusyError(
+                    f"{self._limit} audits are running or waiting, which is all there may be; try again soon"
+                )
+            future = self._pool.submit(work)
+            self._running[key] = future
+        future.add_done_callback(lambda _: self._done(key))
+        return future
+
+    def close(self) -> None:
+        """Take no more work; what runs is let go."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _done(self, key: Hashable) -> None:
+        with self._lock:
+            self._running.pop(key, None)
+
+
+class Auditor:
+    """Redoes rounds of a followed chain from its events and a store."""
+
+    def __init__(
+        self, follower: Follower, source: EventSource, index: Index, store: BlobStore, workshop: Workshop
+    ) -> None:
+        """Nothing is redone yet."""
+        self._follower, self._source, self._index = follower, source, index
+        self._store, self._workshop = store, workshop
+
+    def audit(self, task: str, number: int) -> "Future[schemas.Audit]":
+        """The verdict on a round: kept from before if it was about the very same events, else redone."""
+        played, print_ = self._round(task, number)
+        return self._workshop.do(("audit", task, number, print_), lambda: self._audit(task, played, print_))
+
+    def running(self, task: str, number: int) -> schemas.Audit:
+        """What to answer while a verdict takes its time."""
+        played, print_ = self._round(task, number)
+        return _document(task, played, print_, (), None, 0.0).model_copy(
+            update={"state": "running", "verdict": None}
+        )
+
+    def evidence(self, task: str, number: int, leaf: int, attempt: int | None) -> "Future[schemas.Evidence]":
+        """The Merkle evidence of one leaf."""
+        played, print_ = self._round(task, number)
+        key = ("proof", task, number, print_, leaf, attempt)
+        return self._workshop.do(key, lambda: evidence_of(played, self._store, leaf, attempt))
+
+    def _round(self, task: str, number: int) -> tuple[PlayedRound, str]:
+        found = self._follower.round(task, number)
+        if found is None:
+            raise NotIndexedError(
+                f"round {number} of task {task} has not begun, or the chain is not read yet"
+            )
+        return found
+
+    def _audit(self, task: str, played: PlayedRound, print_: str) -> schemas.Audit:
+        kept = self._index.audit(task, played.number)
+        if kept is not None and kept.fingerprint == print_:
+            audit = schemas.Audit.model_validate_json(kept.document)
+        else:
+            audit = self._redo(task, played, print_)
+        return _with_finding(audit, self._check_index(task, played.number))
+
+    def _redo(self, task: str, played: PlayedRound, print_: str) -> schemas.Audit:
+        started = time.perf_counter()
+        findings = tuple(check_round(played, self._store, self._source.block_hash))
+        verdict = worst(findings)
+        challenge = self._challenge(played) if verdict is Verdict.MISMATCH else None
+        seconds = round(time.perf_counter() - started, 6)
+        audit = _document(task, played, print_, findings, challenge, seconds)
+        # What is missing today may be there tomorrow, and an open round goes on: neither is kept.
+        if played.ended is not None and verdict is not Verdict.UNAVAILABLE:
+            document = audit.model_dump_json()
+            kept = KeptAudit(print_, verdict.value, len(findings), document)
+            self._index.keep_audit(task, played.number, kept)
+        return audit
+
+    def _challenge(self, played: PlayedRound) -> schemas.Challenge | None:
+        """The call that convicts, while it still can: the proposal stands and is provably wrong."""
+        standing = played.standing()
+        if played.outcome is not Outcome.OPEN or standing.round.phase is not Phase.CHALLENGE:
+            return None
+        try:
+            lie = find_lie(self._store, standing)
+        except (StoreError, VerificationError):
+            return None
+        if lie is None:
+            return None
+        return schemas.Challenge(
+            attempt=lie.attempt,
+            position=lie.position,
+            expected=lie.expected,
+            found=lie.found,
+            evidence="0x" + lie.evidence.to_bytes().hex(),
+        )
+
+    def _check_index(self, task: str, number: int) -> schemas.Finding:
+        """11. What the index says of the round is what the chain's events give."""
+        for where, expected, found in self._follower.changed_rows(task, number):
+            return _finding("mismatch", f"{where} = {_short(expected)}", _short(found))
+        return _finding("ok", "the index says what the events give", "it does")
+
+
+def _finding(verdict: schemas.VerdictName, expected: str, found: str) -> schemas.Finding:
+    return schemas.Finding(number=INDEX_CHECK, check="index", verdict=verdict, expected=expected, found=found)
+
+
+def _with_finding(audit: schemas.Audit, finding: schemas.Finding) -> schemas.Audit:
+    verdict = audit.verdict if finding.verdict == "ok" else finding.verdict
+    return audit.model_copy(update={"findings": [*audit.findings, finding], "verdict": verdict})
+
+
+def _document(
+    task: str,
+    played: PlayedRound,
+    print_: str,
+    findings: tuple[Finding, ...],
+    challenge: schemas.Challenge | None,
+    seconds: float,
+) -> schemas.Audit:
+    return schemas.Audit(
+        task=task,
+        round=played.number,
+        outcome=OUTCOMES[played.outcome],
+        state="done",
+        verdict=worst(findings).value,
+        findings=[
+            schemas.Finding(
+                number=one.number,
+                check=one.check,
+                verdict=one.verdict.value,
+                expected=_short(one.expected),
+                found=_short(one.found),
+            )
+            for one in findings
+        ],
+        challenge=challenge,
+        fingerprint=print_,
+        seconds=seconds,
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 2000 else text[:1999] + "…"

@@ -1,0 +1,200 @@
+"""The index: documents by task, kind and number in SQLite (WAL); never a truth, rebuilt from events at any time.
+
+One thread at a time writes; every reader thread has a connection of its own that cannot write.
+"""
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chainfl.errors import StoreError
+from services.audit_api.lines import Row
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS rows (
+    task TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, round INTEGER, account TEXT, name TEXT,
+    document TEXT NOT NULL, PRIMARY KEY (task, kind, number)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_kind ON rows (kind, number, task);
+CREATE INDEX IF NOT EXISTS by_account ON rows (account, kind, task, number) WHERE account IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_round ON rows (task, kind, round, number) WHERE round IS NOT NULL;
+CREATE TABLE IF NOT EXISTS audits (
+    task TEXT NOT NULL, round INTEGER NOT NULL, fingerprint TEXT NOT NULL, verdict TEXT NOT NULL,
+    checks INTEGER NOT NULL, document TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (task, round)
+) WITHOUT ROWID;
+"""
+_COLUMNS = "task, kind, number, round, account, name, document"
+_UPSERT = f"INSERT OR REPLACE INTO rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+BUSY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which rows of a kind are wanted."""
+
+    task: str | None = None
+    round: int | None = None
+    account: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAudit:
+    """A verdict that was kept."""
+
+    fingerprint: str
+    verdict: str
+    checks: int
+    document: str
+
+
+class Index:
+    """Documents in a file (or in memory shared by this process's threads)."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file; one of another version is made anew.
+
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        self._path = path
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        with _failures(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
+            self._writer.execute("PRAGMA journal_mode=WAL")
+            self._writer.execute("PRAGMA synchronous=NORMAL")
+            (version,) = self._writer.execute("PRAGMA user_version").fetchone()
+            if version not in (0, _VERSION):
+                self._writer.executescript("DROP TABLE IF EXISTS rows; DROP TABLE IF EXISTS audits;")
+            self._writer.executescript(_TABLES + f"PRAGMA user_version={_VERSION};")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        for connection in (*self._readers, self._writer):
+            connection.close()
+
+    # Writing
+
+    def write(self, task: str, rows: Sequence[Row], *, anew: bool = False) -> None:
+        """Keep these rows, all or none; `anew` forgets everything about the task first."""
+        values = [(task, r.kind, r.number, r.round, r.account, r.name, r.document) for r in rows]
+        with self._lock, _failures(self._path), self._writer:
+            if anew:
+                self._writer.execute("DELETE FROM rows WHERE task = ?", (task,))
+            self._writer.executemany(_UPSERT, values)
+
+    def keep_only(self, tasks: Sequence[str]) -> None:
+        """Forget tasks that no longer exist."""
+        marks = ",".join("?" * len(tasks))
+        with self._lock, _failures(self._path), self._writer:
+            self._writer.execute(f"DELETE FROM rows WHERE task NOT IN ({marks})", tuple(tasks))
+
+    def keep_audit(self, task: str, round_: int, audit: KeptAudit) -> None:
+        """Remember a verdict, sealed."""
+        values = (task, round_, audit.fingerprint, audit.verdict, audit.checks, audit.document)
+        with self._lock, _failures(self._path), self._writer:
+            self._writer.execute(
+                "INSERT OR REPLACE INTO audits (task, round, fingerprint, verdict, checks, document, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*values, _seal(values)),
+            )
+
+    # Reading
+
+    def document(self, task: str, kind: str, number: int = 0) -> str | None:
+        """One document by its key."""
+        query = "SELECT document FROM rows WHERE task = ? AND kind = ? AND number = ?"
+        found = self._all(query, (task, kind, number))
+        return str(found[0][0]) if found else None
+
+    def task_address(self, task_id: int) -> str | None:
+        """The address of a task by its number in the factory."""
+        found = self._all("SELECT task FROM rows WHERE kind = 'task' AND number = ?", (task_id,))
+        return str(found[0][0]) if found else None
+
+    def has_task(self, task: str) -> bool:
+        """Whether the index knows this task."""
+        return bool(self._all("SELECT 1 FROM rows WHERE task = ? AND kind = 'task'", (task,)))
+
+    def task_count(self) -> int:
+        """How many tasks there are."""
+        return int(self._all("SELECT count(*) FROM rows WHERE kind = 'task'", ())[0][0])
+
+    def page(
+        self, kind: str, where: Filter, after: int | None, limit: int, *, newest: bool = False
+    ) -> list[tuple[int, str]]:
+        """Up to `limit` documents that follow number `after`, with their numbers, oldest or newest first."""
+        conditions, values = ["kind = ?"], list[object]((kind,))
+        if after is not None:
+            conditions.append("number < ?" if newest else "number > ?")
+            values.append(after)
+        for column in ("task", "round", "account", "name"):
+            value = getattr(where, column)
+            if value is not None:
+                conditions.append(f"{column} = ?")
+                values.append(value)
+        direction = "DESC" if newest else "ASC"
+        query = (
+            f"SELECT number, document FROM rows WHERE {' AND '.join(conditions)} "
+            f"ORDER BY number {direction}, task LIMIT ?"
+        )
+        return self._all(query, (*values, limit))
+
+    def rows(self, task: str, round_: int) -> list[Row]:
+        """All rows of a round, and those of the task that belong to no round: what an audit compares with the chain."""
+        query = (
+            "SELECT kind, number, document, round, account, name FROM rows "
+            "WHERE task = ? AND (round = ? OR round IS NULL)"
+        )
+        return [Row(*found) for found in self._all(query, (task, round_))]
+
+    def audit(self, task: str, round_: int) -> KeptAudit | None:
+        """The verdict that was kept, unless somebody changed it since."""
+        query = "SELECT fingerprint, verdict, checks, document, seal FROM audits WHERE task = ? AND round = ?"
+        found = self._all(query, (task, round_))
+        if not found:
+            return None
+        *values, seal = found[0]
+        return KeptAudit(*values) if _seal((task, round_, *values)) == seal else None
+
+    def audits(self, task: str, after: int, limit: int) -> list[tuple[int, str, str, int]]:
+        """Rounds that were audited: number, fingerprint, verdict, checks."""
+        query = (
+            "SELECT round, fingerprint, verdict, checks FROM audits WHERE task = ? AND round > ? "
+            "ORDER BY round LIMIT ?"
+        )
+        return self._all(query, (task, after, limit))
+
+    def _all(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        with _failures(self._path):
+            return self._reader().execute(query, values).fetchall()
+
+    def _reader(self) -> sqlite3.Connection:
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            uri = f"{self._path.resolve().as_uri()}?mode=ro"
+            found = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+            self._local.connection = found
+            self._readers.append(found)
+        return found
+
+
+def _seal(values: Sequence[object]) -> str:
+    return hashlib.sha256(repr(tuple(values)).encode()).hexdigest()
+
+
+@contextmanager
+def _failures(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"the index {path}: {error}; delete the file and it is built anew") from error
