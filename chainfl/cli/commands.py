@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "keys": Entry("chainfl.cli.keys:keys", "Make and look at encrypted keys."),
     "node": Entry("chainfl.cli.node:node", "Take part in a task."),
     "simulate": Entry("chainfl.cli.simulate:simulate", "Play rounds without a chain."),
+    "serve": Entry("chainfl.cli.audit_api:serve", "Serve the audit API and its dashboard."),
     "stake": Entry("chainfl.cli.stake:stake", "Put stake behind an account, and take it out."),
     "task": Entry("chainfl.cli.task:task", "Create tasks and look at them."),
     "watch": Entry("chainfl.cli.watch:watch", "Follow a task and convict liars."),

@@ -1,0 +1,102 @@
+// Charts in plain SVG: a line or stacked bars over rounds, a heat map, bars for shares. Every mark says its value.
+
+import { el, svg, percent, loss } from "./dom.js";
+
+const W = 560, H = 220, LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 28;
+
+function frame(label, rounds, ticks, y, text) {
+  const x = scaleX(rounds);
+  const every = Math.ceil(rounds.length / 12);
+  return svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label },
+    ticks.map((tick) => [
+      svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(tick), y2: y(tick) }),
+      svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, text(tick)),
+    ]),
+    rounds.map((number, at) => (at % every ? null : svg("text", { x: x(at), y: H - 8, "text-anchor": "middle" }, String(number)))));
+}
+
+const scaleX = (rounds) => (at) => LEFT + (W - LEFT - RIGHT) * ((at + 0.5) / rounds.length);
+
+function nice(most) {
+  if (!(most > 0)) return [0, 1];
+  const step = 10 ** Math.floor(Math.log10(most / 2));
+  const unit = [1, 2, 5, 10].map((factor) => factor * step).find((size) => most / size <= 4);
+  return Array.from({ length: Math.ceil(most / unit - 1e-9) + 1 }, (_, at) => at * unit);
+}
+
+// points: [{round, value, href, title, mark}], value null where nothing was measured
+export function line(label, points) {
+  const ticks = nice(Math.max(...points.map((point) => point.value ?? 0)));
+  const top = ticks[ticks.length - 1];
+  const y = (value) => H - BOTTOM - (H - TOP - BOTTOM) * (value / top);
+  const rounds = points.map((point) => point.round);
+  const x = scaleX(rounds);
+  const known = points.map((point, at) => ({ ...point, at })).filter((point) => point.value !== null);
+  const chart = frame(label, rounds, ticks, y, (tick) => (top >= 1e4 || top < 0.01 ? tick.toExponential(0) : String(+tick.toFixed(4))));
+  chart.append(
+    svg("polyline", { class: "line", points: known.map((point) => `${x(point.at)},${y(point.value)}`).join(" ") }),
+    ...known.map((point) => svg("a", { href: point.href, "aria-label": point.title },
+      svg("title", {}, point.title), svg("circle", { class: `dot ${point.mark ?? ""}`, cx: x(point.at), cy: y(point.value), r: 6 }))));
+  return chart;
+}
+
+// columns: [{round, parts: [number…], href, title, mark}]
+export function stack(label, columns, text) {
+  const sums = columns.map((column) => column.parts.reduce((sum, part) => sum + part, 0));
+  const ticks = nice(Math.max(...sums));
+  const top = ticks[ticks.length - 1];
+  const height = (value) => (H - TOP - BOTTOM) * (value / top);
+  const rounds = columns.map((column) => column.round);
+  const x = scaleX(rounds);
+  const width = Math.min(44, 0.7 * (W - LEFT - RIGHT) / columns.length);
+  const chart = frame(label, rounds, ticks, (tick) => H - BOTTOM - height(tick), text);
+  const kinds = ["", "two", "three"];
+  columns.forEach((column, at) => {
+    let base = H - BOTTOM;
+    const bars = column.parts.map((part, kind) => {
+      base -= height(part);
+      return svg("rect", { class: `bar ${column.mark ?? kinds[kind]}`, x: x(at) - width / 2, y: base, width, height: height(part) });
+    });
+    chart.append(svg("a", { href: column.href, "aria-label": column.title }, svg("title", {}, column.title), bars));
+  });
+  return chart;
+}
+
+export function legend(names) {
+  return el("ul", { class: "legend" }, names.map(([name, kind]) =>
+    el("li", {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" },
+      svg("rect", { class: `bar ${kind}`, width: 12, height: 12, rx: 2 })), name)));
+}
+
+// Validators by workers. Darker is a higher score; every column's workers are links.
+export function heat(scores, head, cellLink) {
+  const show = { loss: (text) => loss(Number(text) / 1e12), distance: (text) => Number(text).toExponential(1), vouch: (text) => (text === "1" ? "yes" : "no") }[scores.kind];
+  const numbers = scores.validators.flatMap((row) => row.entries).filter((entry) => entry !== null).map(Number);
+  const low = Math.min(...numbers), high = Math.max(...numbers);
+  const shade = (entry) => {
+    if (scores.kind === "vouch") return entry === "1" ? "h1" : "none";
+    return `h${high > low ? Math.min(4, Math.floor(5 * (Number(entry) - low) / (high - low))) : 1}`;
+  };
+  const cell = (entry) => (entry === null
+    ? el("td", { class: "none", title: "not available or invalid" }, "n/a")
+    : el("td", { class: shade(entry) }, show(entry)));
+  const columns = scores.workers.map((worker) => el("th", { scope: "col" }, cellLink(worker)));
+  const rows = scores.validators.map((row) => el("tr", {},
+    el("th", { scope: "row" }, cellLink(row.validator)),
+    row.revealed
+      ? [el("td", { class: "own" }, row.head === null ? "n/a" : loss(Number(row.head) / 1e12)), row.entries.map(cell)]
+      : el("td", { class: "none", colspan: scores.workers.length + 1 }, row.committed ? "committed, not revealed" : "no scores")));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores, validators by workers" },
+    el("table", { class: "heat" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "validator"), el("th", { scope: "col" }, head), columns)),
+      el("tbody", {}, rows)));
+}
+
+export function bars(items) {
+  const most = Math.max(...items.map((item) => item.fraction), 1e-9);
+  return el("dl", { class: "bars" }, items.flatMap((item) => [
+    el("dt", {}, item.name),
+    el("dd", {}, el("progress", { max: most, value: item.fraction, "aria-label": `${item.label}: ${percent(item.fraction)}` })),
+    el("dd", { class: "value" }, percent(item.fraction, item.fraction > 0 && item.fraction < 0.001 ? 3 : 1)),
+  ]));
+}
