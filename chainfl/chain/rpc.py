@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import requests
@@ -28,12 +28,14 @@ class WebSocketRpc(JSONBaseProvider):
         super().__init__()
         self._url, self._timeout = url, timeout
         self._socket: ClientConnection | None = None
+        self._open = ExitStack()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Send one request and wait for its answer."""
         try:
             if self._socket is None:
-                self._socket = connect(self._url, open_timeout=self._timeout, max_size=_MAX_MESSAGE)
+                opening = connect(self._url, open_timeout=self._timeout, max_size=_MAX_MESSAGE)
+                self._socket = self._open.enter_context(opening)
             self._socket.send(self.encode_rpc_request(method, params).decode())
             return cast(RPCResponse, json.loads(self._socket.recv(self._timeout)))
         except (OSError, WebSocketException):
@@ -42,9 +44,8 @@ class WebSocketRpc(JSONBaseProvider):
 
     def close(self) -> None:
         """Let go of the socket."""
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            socket.close()
+        self._socket = None
+        self._open.close()
 
 
 def open_rpc(url: str, timeout: float = TIMEOUT_SECONDS) -> Web3:

@@ -1,0 +1,121 @@
+"""A real anvil with the real contracts, and participants who act on it from this process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_account import Account
+from web3 import Web3
+
+from chainfl.blobs import name_model, put_model
+from chainfl.chain.contracts import allocate, create_task
+from chainfl.chain.deploy import Deployment, deploy
+from chainfl.chain.keys import LocalSigner
+from chainfl.chain.ledger import ChainLedger
+from chainfl.chain.reader import TaskReader
+from chainfl.chain.rpc import open_rpc
+from chainfl.chain.send import Sender
+from chainfl.codec import merkle
+from chainfl.codec.commitments import keccak256
+from chainfl.codec.vector import encode
+from chainfl.roles.participant import Participant
+from chainfl.roles.turn import Duty, next_step
+from chainfl.sim.memory import MemoryJournal, MemoryStore
+from chainfl.types import Address, Phase, Rule, TaskConfig
+from services.devnet import CHAIN_ID, fund, start_anvil
+from tests.protocol.scene import ETHER, config
+from tests.sim.network import LAYOUT, Quadratic
+
+
+@dataclass(slots=True)
+class Devchain:
+    """A chain with the contracts deployed."""
+
+    w3: Web3
+    url: str
+    deployment: Deployment
+    store: MemoryStore
+
+    def sender(self, name: str) -> Sender:
+        """An account with ether, by name."""
+        signer = LocalSigner(Account.from_key(keccak256(name.encode())))
+        fund(self.w3, signer.address, 1_000 * ETHER)
+        return Sender(self.w3, signer, CHAIN_ID)
+
+    def skip(self, seconds: int) -> None:
+        """Let the chain's clock run."""
+        self.rpc("evm_increaseTime", [seconds])
+        self.rpc("evm_mine", [])
+
+    def rpc(self, method: str, params: list[object]) -> object:
+        """A call that only anvil answers."""
+        answer = self.w3.provider.make_request(method, params)  # type: ignore[arg-type]
+        assert "error" not in answer, answer
+        return answer.get("result")
+
+
+@dataclass(slots=True)
+class ChainTask:
+    """A task on that chain with its participants."""
+
+    chain: Devchain
+    address: Address
+    block: int
+    people: dict[Address, Participant]
+
+    def reader(self) -> TaskReader:
+        """The task, read by a stranger."""
+        return TaskReader(self.chain.w3, self.address, CHAIN_ID, self.block)
+
+    def live(self, until_round: int, asleep: frozenset[Address] = frozenset()) -> None:
+        """Everybody awake takes steps in turn; the clock runs when nobody can."""
+        watch = self.reader()
+        while (task := watch.refresh()).round.number < until_round and task.round.phase is not Phase.ENDED:
+            acted = False
+            for account, me in self.people.items():
+                if account in asleep:
+                    continue
+                now = int(self.chain.w3.eth.get_block("latest")["timestamp"])
+                step = next_step(me, me.ledger.task(), now, Duty.ALL)
+                if step is not None:
+                    step.take(me)
+                    acted = True
+            if not acted:
+                now = int(self.chain.w3.eth.get_block("latest")["timestamp"])
+                self.chain.skip(max(1, watch.refresh().round.deadline - now))
+
+
+@contextmanager
+def devchain(home: Path) -> Iterator[Devchain]:
+    """Start anvil, deploy, and end it again."""
+    process, url = start_anvil(home, 1)
+    try:
+        w3 = open_rpc(url)
+        chain = Devchain(w3, url, Deployment(CHAIN_ID, "", 1), MemoryStore())
+        told: list[str] = []
+        chain.deployment = deploy(w3, chain.sender("deployer"), home / "chain.json", 1, CHAIN_ID, told.append)
+        yield chain
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def open_task(
+    chain: Devchain, rule: Rule, participants: int = 10, escrow: int = ETHER // 2, **changes: object
+) -> ChainTask:
+    """A task that learns the quadratic, with everybody enrolled."""
+    head = encode([0.0] * LAYOUT.d, 20)
+    first = name_model(head, 20, LAYOUT)
+    put_model(chain.store, first)
+    terms: TaskConfig = config(rule, first_root=merkle.root(head), first_model=first.cid.digest, **changes)
+    made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, escrow)
+    task = ChainTask(chain, made.address, made.block, {})
+    for number in range(1, participants + 1):
+        sender = chain.sender(f"{rule.name} participant {number}")
+        allocate(sender, chain.deployment.registry_address, made.address, ETHER)
+        ledger = ChainLedger(chain.w3, sender, task.reader(), made.address)
+        ledger.enrol()
+        journal = MemoryJournal(keccak256(sender.address))
+        task.people[sender.address] = Participant(ledger, chain.store, Quadratic(number), journal)
+    return task

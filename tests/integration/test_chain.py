@@ -1,0 +1,143 @@
+"""Rounds on a real anvil with the real contracts, read back through events and redone by the audit."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chainfl.audit.verify import Verdict
+from chainfl.chain.reader import TaskReader, read_call
+from chainfl.chain.rpc import WebSocketRpc, check_chain, open_rpc
+from chainfl.errors import InputError, LedgerError
+from chainfl.protocol import errors
+from chainfl.types import Outcome, Phase, Rule
+from services.auditing import audit, played_rounds
+from services.demo import earned
+from tests.integration.chain import Devchain, devchain, open_task
+from tests.protocol.scene import ETHER
+
+Require = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory, require: Require) -> Iterator[Devchain]:
+    """One anvil for all tests of this file."""
+    require("anvil")
+    with devchain(tmp_path_factory.mktemp("chain")) as built:
+        yield built
+
+
+OFTEN = (Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB, Rule.MULTI_KRUM)
+
+
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=() if rule in OFTEN else pytest.mark.deep) for rule in Rule]
+)
+def test_rounds_of_every_rule_are_played_and_audited_on_a_chain(chain: Devchain, rule: Rule) -> None:
+    task = open_task(chain, rule)
+
+    task.live(3)
+
+    reader = task.reader()
+    audited = list(audit(reader, chain.store))
+    assert [one.played.outcome for one in audited] == [Outcome.FINAL, Outcome.FINAL]
+    assert [one.verdict for one in audited] == [Verdict.OK, Verdict.OK]
+
+
+def test_the_state_folded_from_events_is_the_contracts_own(chain: Devchain) -> None:
+    task = open_task(chain, Rule.FEDAVG)
+    task.live(2)
+    read = task.reader().refresh()
+
+    def view(name: str) -> object:
+        return read_call(chain.w3, "TrainingTask", task.address, name)[0]
+
+    place = view("place")
+    assert isinstance(place, tuple)
+    assert place[:4] == (read.round.number, read.round.attempt, read.round.phase, read.round.deadline)
+    assert view("headRoot") == read.head_root
+    assert view("headBlock") == read.head_block
+    assert view("escrow") == read.escrow
+    assert view("owed") == read.owed
+    assert chain.w3.eth.get_balance(chain.w3.to_checksum_address(task.address)) == read.escrow + read.owed
+    assert view("eligible") == read.eligible
+
+
+def test_a_refusal_of_the_contract_comes_back_in_our_words(chain: Devchain) -> None:
+    task = open_task(chain, Rule.MEAN)
+    me = next(iter(task.people.values()))
+
+    with pytest.raises(errors.AlreadyEnrolledError):
+        me.ledger.enrol()
+    with pytest.raises(errors.WrongPhaseError, match="round 1 is in phase"):
+        me.ledger.advance(1)
+    with pytest.raises(errors.WrongPhaseError):
+        me.ledger.commit_update(1, b"\x01" * 32)
+
+
+def test_workers_committee_and_callers_claim_what_they_earned(chain: Devchain) -> None:
+    task = open_task(chain, Rule.SOFTMAX, rounds=1, escrow=ETHER // 4)
+    task.live(2)
+    ended = task.reader().refresh()
+
+    paid = {
+        account: me.ledger.claim([1]) for account, me in task.people.items() if earned(ended, account) > 0
+    }
+
+    assert ended.round.phase is Phase.ENDED
+    assert paid == {account: earned(ended, account) for account in paid}
+    assert sum(paid.values()) == ended.owed
+    assert task.reader().refresh().owed == 0
+    with pytest.raises(errors.RuleError):
+        task.people[next(iter(paid))].ledger.claim([1])
+
+
+def test_a_reorg_takes_back_what_had_been_read(chain: Devchain) -> None:
+    task = open_task(chain, Rule.MEDIAN)
+    reader, me = task.reader(), next(iter(task.people.values()))
+    before = reader.refresh()
+    snapshot = chain.rpc("evm_snapshot", [])
+    me.ledger.draw()
+    drawn = reader.refresh()
+    assert drawn.round.phase is Phase.TRAIN
+
+    chain.rpc("evm_revert", [snapshot])
+    chain.skip(1)
+    chain.skip(1)
+    after = reader.refresh()
+
+    assert after.round.phase is Phase.DRAW
+    assert after == before
+
+
+def test_an_endpoint_of_another_chain_is_refused(chain: Devchain) -> None:
+    with pytest.raises(LedgerError, match="serves chain 31337, but chain 1 is meant"):
+        check_chain(chain.w3, 1)
+
+
+def test_an_endpoint_that_is_away_is_a_ledger_error() -> None:
+    with pytest.raises(LedgerError, match="asking the endpoint for its chain id"):
+        check_chain(open_rpc("http://127.0.0.1:9", timeout=2), None)
+    with pytest.raises(InputError, match="give http://"):
+        open_rpc("ftp://example.org")
+
+
+def test_a_websocket_reads_the_same_task(chain: Devchain) -> None:
+    task = open_task(chain, Rule.FEDREG)
+    task.live(2)
+    w3 = open_rpc(chain.url.replace("http://", "ws://"))
+
+    read = TaskReader(w3, task.address, 31337, task.block).refresh()
+    assert isinstance(w3.provider, WebSocketRpc)
+    w3.provider.close()
+
+    assert read == task.reader().refresh()
+
+
+def test_an_open_round_is_listed_after_the_settled_ones(chain: Devchain) -> None:
+    task = open_task(chain, Rule.FEDROB)
+    task.live(2)
+
+    played = played_rounds(task.reader())
+
+    assert [one.outcome for one in played] == [Outcome.FINAL, Outcome.OPEN]
