@@ -12,7 +12,7 @@ from chainfl.protocol import errors, events
 from chainfl.protocol import round as rules
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.shares import softmax
-from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Slash, Statistic, TaskConfig
+from chainfl.types import TOTAL, WAD, Address, Digest, Id, Phase, Rule, Slash, Statistic, TaskConfig
 from tests.protocol.scene import (
     ETHER,
     HEAD,
@@ -43,6 +43,11 @@ def crowd(terms: TaskConfig | None = None, people: int = 9) -> Scene:
 def voids(played: Scene) -> tuple[int, ...]:
     """The Void rounds since the head."""
     return played.task.voids
+
+
+def elected(played: Scene) -> tuple[Id, ...] | None:
+    """The committee that the last tally elected."""
+    return played.task.elected
 
 
 def stake_of(played: Scene, account: Address) -> int:
@@ -787,10 +792,10 @@ def test_a_committee_gone_silent_voids_the_round_and_the_next_is_drawn_anew() ->
 
 def test_an_elected_committee_gone_silent_is_replaced_by_a_drawn_one() -> None:
     played = crowd(config(Rule.COMMITTEE_NEAR), people=10)
-    elected = played.task.elected
-    assert elected is not None
+    seated = played.task.elected
+    assert seated is not None
     played.draw()
-    assert played.task.round.committee == elected
+    assert played.task.round.committee == seated
     silent = played.committee()
 
     act(played, Phase.TRAIN, but=silent)
@@ -803,6 +808,18 @@ def test_an_elected_committee_gone_silent_is_replaced_by_a_drawn_one() -> None:
     assert slashed(played, Slash.LIVENESS) == set(silent)
     played.play_round()
     assert voids(played) == ()
+
+
+def test_an_election_falls_with_the_round_that_turns_void() -> None:
+    played = crowd(config(Rule.COMMITTEE_NEAR), people=10)
+    played.to(Phase.PROPOSE)
+    assert played.task.elected is not None
+    for _ in range(3):
+        played.run_out()
+        played.advance()
+
+    assert voids(played) == (2,)
+    assert elected(played) is None
 
 
 def test_a_member_of_a_training_committee_without_an_update_cannot_score() -> None:
