@@ -26,7 +26,10 @@ LAST: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RoundFacts:
-    """What one round showed. A loss that is no number is None. Shares are parts of one; those of ranks are counted by who is included."""
+    """What one round showed. A loss that is no number is None.
+
+    Shares are parts of one; on ranks they are counted by who is included.
+    """
 
     round: int
     outcome: str
