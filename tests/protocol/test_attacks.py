@@ -836,17 +836,23 @@ def test_a_member_of_a_training_committee_without_an_update_cannot_score() -> No
 
 def test_elected_members_cannot_pull_their_stake_before_they_served() -> None:
     played = crowd(config(Rule.COMMITTEE_FAR), people=10)
+    played.to(Phase.CHALLENGE)
     assert played.task.elected is not None
     member = played.who(played.task.elected[0])
-    number = played.world.deallocate(played.call(member), played.task_address, ETHER // 2)
+    number = played.world.deallocate(played.call(member), played.task_address, ETHER)
+    assert played.task.accounts[member].weight == 0
+    played.play_round()
     played.now += config().longest_round()
 
     with pytest.raises(errors.StakeLockedError):
         played.world.release(played.call(member), played.task_address, number)
     played.draw()
-    played.apply_queued()
+    assert member in played.committee()
     with pytest.raises(errors.StakeLockedError):
         played.world.release(played.call(member), played.task_address, number)
+    played.play_round()
+
+    assert played.world.release(played.call(member), played.task_address, number) == ETHER
 
 
 def test_a_captured_committee_elects_its_successors_only_until_the_redraw() -> None:
