@@ -122,7 +122,7 @@ contract TrainingTask is ITrainingTask {
         (bool committed, bool revealed) = _s.updates.state(round, id);
         require(committed, NotCommitted(round));
         require(!revealed, AlreadyRevealed(round));
-        uint64 limit = TaskArgs.config().maxSamples;
+        uint64 limit = TaskArgs.maxSamples();
         require(samples >= 1 && samples <= limit, BadSamples(samples, limit));
         bytes32 payload = keccak256(abi.encode(root, cid, samples));
         require(_s.digests[id] == _sealed(round, Phase.Train, payload, salt), WrongReveal());

@@ -86,22 +86,51 @@ library Scores {
         uint256 count = LibBit.popCount(included);
         if (count == 0) return 0;
 
-        uint256[] memory statistics = verdict.statistics;
-        uint256 format = _format(kind);
         uint256 place = _start(scores) + HEAD_BYTES;
-        uint256 sum = 0;
-        unchecked {
-            for (uint256 i = 0; included != 0; (++i, included >>= 1)) {
-                if (included & 1 == 0) continue;
-                (bool vouched, uint256 score) = kind == ScoreKind.Bit
-                    ? (_bit(place, i) == 1, 0)
-                    : _number(place + i * _entryBytes(format), format);
-                sum += vouched
-                    ? FixedPointMathLib.min(FixedPointMathLib.dist(score, Words.get(statistics, i)), cap)
-                    : cap;
+        uint256 sum = kind == ScoreKind.Bit
+            ? cap * _unvouched(place, included)
+            : _gaps(place, _format(kind), included, verdict.statistics, cap);
+        return sum / count;
+    }
+
+    /// @dev Assembly because a tally runs it for every score: at most 2048 times, at a third of the gas.
+    function _gaps(uint256 place, uint256 format, uint256 included, uint256[] memory statistics, uint256 cap)
+        private
+        pure
+        returns (uint256 sum)
+    {
+        assembly ("memory-safe") {
+            let drop := shr(128, format)
+            let factor := and(format, 0xffffffff)
+            let none := shr(drop, not(0))
+            let step := sub(32, shr(3, drop))
+            let statistic := add(statistics, 32)
+            for {} included { included := shr(1, included) } {
+                if and(included, 1) {
+                    let raw := shr(drop, calldataload(place))
+                    let gap := cap
+                    if lt(raw, none) {
+                        let score := mul(raw, factor)
+                        let middle := mload(statistic)
+                        gap := sub(score, middle)
+                        if gt(middle, score) { gap := sub(middle, score) }
+                        if gt(gap, cap) { gap := cap }
+                    }
+                    sum := add(sum, gap)
+                }
+                place := add(place, step)
+                statistic := add(statistic, 32)
             }
         }
-        return sum / count;
+    }
+
+    /// @dev How many of the included updates this validator did not vouch for.
+    function _unvouched(uint256 place, uint256 included) private pure returns (uint256 count) {
+        unchecked {
+            for (uint256 i = 0; included != 0; (++i, included >>= 1)) {
+                if (included & 1 != 0 && _bit(place, i) == 0) ++count;
+            }
+        }
     }
 
     /* FORMATS */
@@ -117,15 +146,6 @@ library Scores {
     function _entryBytes(uint256 format) private pure returns (uint256) {
         unchecked {
             return 32 - (format >> 131);
-        }
-    }
-
-    function _number(uint256 place, uint256 format) private pure returns (bool vouched, uint256 score) {
-        assembly ("memory-safe") {
-            let drop := shr(128, format)
-            let raw := shr(drop, calldataload(place))
-            vouched := lt(raw, shr(drop, not(0)))
-            score := mul(raw, and(format, 0xffffffff))
         }
     }
 

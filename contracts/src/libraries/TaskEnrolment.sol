@@ -22,7 +22,7 @@ library TaskEnrolment {
         Account memory a = s.accounts[msg.sender];
         require(!a.wants, ITrainingTask.AlreadyEnrolled());
         uint256 stake = _stakeOf(msg.sender);
-        uint256 least = TaskArgs.config().minStake;
+        uint256 least = TaskArgs.minStake();
         require(stake >= least, ITrainingTask.StakeTooLow(stake, least));
 
         if (a.id == 0) {

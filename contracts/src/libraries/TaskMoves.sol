@@ -65,7 +65,7 @@ library TaskMoves {
         returns (uint32[] memory members, uint32[] memory line, uint32[] memory workers)
     {
         uint256 size = p.committeeSize;
-        uint256 room = TaskArgs.config().maxUpdates;
+        uint256 room = TaskArgs.maxUpdates();
         uint256 eligible = s.gate.eligible;
         p.expected = uint16(FixedPointMathLib.min(room, eligible - size - 1));
         // At least one worker is enrolled besides committee and miner, so there is a backup.
@@ -85,7 +85,7 @@ library TaskMoves {
         returns (uint32[] memory members, uint32[] memory line, uint32[] memory workers)
     {
         uint256 size = p.committeeSize;
-        uint256 room = TaskArgs.config().maxUpdates;
+        uint256 room = TaskArgs.maxUpdates();
         uint256 others = s.gate.eligible - size;
         uint256[] memory taken = new uint256[](0);
         if (p.hasElected) {
@@ -182,12 +182,12 @@ library TaskMoves {
         uint256 committed = s.updates.count(p.round, s.gate.accounts);
         if (committed < p.expected) TaskRound.expectOver(p);
 
-        if (committed - _ownUpdates(s, p) >= TaskArgs.config().minUpdates) {
+        if (committed - _ownUpdates(s, p) >= TaskArgs.minUpdates()) {
             TaskRound.payCaller(s);
             TaskRound.enter(p, Phase.Reveal);
         } else if (!p.extended) {
             p.extended = true;
-            p.deadline = uint64(block.timestamp) + TaskArgs.config().trainSeconds;
+            p.deadline = uint64(block.timestamp) + TaskArgs.secondsOf(Phase.Train);
 
             emit ITrainingTask.TrainExtended(p.round, p.deadline);
         } else {

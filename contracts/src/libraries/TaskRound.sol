@@ -45,24 +45,16 @@ library TaskRound {
 
     function enter(Place memory p, Phase phase) internal {
         p.phase = phase;
-        p.deadline = uint64(block.timestamp) + secondsOf(TaskArgs.config(), phase);
+        p.deadline = uint64(block.timestamp) + TaskArgs.secondsOf(phase);
 
         emit ITrainingTask.PhaseEntered(p.round, p.attempt, phase, p.deadline);
-    }
-
-    function secondsOf(TaskConfig memory c, Phase phase) internal pure returns (uint64) {
-        if (phase == Phase.Train) return c.trainSeconds;
-        if (phase == Phase.Reveal) return c.revealSeconds;
-        if (phase == Phase.Score) return c.scoreSeconds;
-        if (phase == Phase.Tally) return c.tallySeconds;
-        return phase == Phase.Propose ? c.proposeSeconds : c.challengeSeconds;
     }
 
     /* WEIGHTS */
 
     /// @notice The weight that a stake asks for: thousandths of the minimum; below the minimum nothing.
     function dueWeight(bool wants, uint256 stake) internal view returns (uint256) {
-        uint256 least = TaskArgs.config().minStake;
+        uint256 least = TaskArgs.minStake();
         return wants && stake >= least ? stake * UNITS_PER_MIN_STAKE / least : 0;
     }
 
@@ -95,7 +87,7 @@ library TaskRound {
 
     function openIfEnough(State storage s, Place memory p) internal {
         uint256 needed =
-            uint256(p.committeeSize) + TaskArgs.config().minUpdates + (TaskRules.isElected(p.rule) ? 0 : 1);
+            uint256(p.committeeSize) + TaskArgs.minUpdates() + (TaskRules.isElected(p.rule) ? 0 : 1);
         if (s.gate.eligible >= needed) openDraw(s, p);
     }
 
@@ -207,7 +199,7 @@ library TaskRound {
 
     /// @notice Whoever moves the round on earns the caller's fee.
     function payCaller(State storage s) internal {
-        credit(s, msg.sender, TaskArgs.config().callerFee);
+        credit(s, msg.sender, TaskArgs.callerFee());
     }
 
     /// @notice Slashes for silence; the weight follows when somebody applies it.
@@ -255,7 +247,7 @@ library TaskRound {
             && (!TaskRules.isAttested(p.rule) || outcome == Outcome.Final);
         // Both fit: at most 2^31 and 128.
         // forge-lint: disable-next-line(unsafe-typecast)
-        if (pay.byShares) pay.whole = uint32(Shares.TOTAL - Shares.ofHead(TaskArgs.config().alpha));
+        if (pay.byShares) pay.whole = uint32(Shares.TOTAL - Shares.ofHead(TaskArgs.alpha()));
         // forge-lint: disable-next-line(unsafe-typecast)
         else if (tally.included != 0) pay.whole = uint32(LibBit.popCount(tally.included));
         if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);

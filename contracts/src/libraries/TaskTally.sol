@@ -69,12 +69,12 @@ library TaskTally {
         if (p.repeats && c.uniqueRoots) verdict.included = _withoutRepeats(s, p, verdict.included);
         bool formed = LibBit.popCount(verdict.included) >= c.minUpdates;
         s.tally = Tally(uint128(verdict.included), formed);
-        _saveDeviations(s, revealed, vectors, kind, verdict);
+        _saveDeviations(s, revealed, vectors, kind, verdict, c.devCap);
 
         uint32[] memory shares = new uint32[](0);
         uint32[] memory elected = new uint32[](0);
         if (formed && !TaskRules.isAttested(p.rule)) {
-            shares = _formShares(s, p, verdict);
+            shares = _formShares(s, p, c, verdict);
             if (TaskRules.isElected(p.rule)) elected = _elect(s, p, verdict);
         }
         uint128 head = verdict.head == Scores.NO_NUMBER ? NO_SCORE : uint128(verdict.head);
@@ -105,9 +105,9 @@ library TaskTally {
         uint256 revealed,
         bytes[] calldata vectors,
         ScoreKind kind,
-        Verdict memory verdict
+        Verdict memory verdict,
+        uint256 cap
     ) private {
-        uint256 cap = TaskArgs.config().devCap;
         uint256 word = 0;
         for (uint256 j = 0; j < vectors.length; ++j) {
             uint256 position = LibBit.ffs(revealed);
@@ -121,11 +121,10 @@ library TaskTally {
     }
 
     /// @dev p_0 and the shares per revealed update (on ranks: per rank); kept where pay and proofs cannot derive them.
-    function _formShares(State storage s, Place memory p, Verdict memory verdict)
+    function _formShares(State storage s, Place memory p, TaskConfig memory c, Verdict memory verdict)
         private
         returns (uint32[] memory shares)
     {
-        TaskConfig memory c = TaskArgs.config();
         uint256 headShare = Shares.ofHead(c.alpha);
         uint256 amount = Shares.TOTAL - headShare;
         if (TaskRules.isOnRanks(p.rule)) {
@@ -138,7 +137,7 @@ library TaskTally {
             chosen = Committee.select(ranking, c.keep, p.rule == Rule.CommitteeFar);
         }
         uint256[] memory members = Committee.members(chosen);
-        uint256[] memory parts = _parts(s, p, members, verdict.statistics, amount);
+        uint256[] memory parts = _parts(s, p, c, members, verdict.statistics, amount);
         shares = new uint32[](p.updates);
         unchecked {
             for (uint256 i = 0; i < members.length; ++i) {
@@ -152,11 +151,11 @@ library TaskTally {
     function _parts(
         State storage s,
         Place memory p,
+        TaskConfig memory c,
         uint256[] memory members,
         uint256[] memory statistics,
         uint256 amount
     ) private view returns (uint256[] memory) {
-        TaskConfig memory c = TaskArgs.config();
         uint256 count = members.length;
         uint256[] memory values = new uint256[](count);
         if (TaskRules.isSoftmax(p.rule)) {

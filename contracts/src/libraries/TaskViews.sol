@@ -48,7 +48,7 @@ library TaskViews {
         for (uint256 i = 0; i < included.length; ++i) {
             included[i] = set >> i & 1 != 0;
         }
-        uint256 headShare = Shares.ofHead(TaskArgs.config().alpha);
+        uint256 headShare = Shares.ofHead(TaskArgs.alpha());
         if (TaskRules.isOnRanks(p.rule)) {
             uint256 amount = Shares.TOTAL - headShare;
             shares = TaskTally.withHead(
@@ -131,7 +131,7 @@ library TaskViews {
         external
         returns (bytes32 digest)
     {
-        uint256 headShare = Shares.ofHead(TaskArgs.config().alpha);
+        uint256 headShare = Shares.ofHead(TaskArgs.alpha());
         require(shares.length == uint256(p.updates) + 1 && shares[0] == headShare, ITrainingTask.BadShares());
         uint32[] memory parts = new uint32[](p.updates);
         uint256 chosen = 0;
