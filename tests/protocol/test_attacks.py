@@ -403,6 +403,23 @@ def test_a_lying_miner_and_its_attesters_lose_stake_and_a_backup_finishes_the_ro
     assert played.ids([miner])[0] not in played.task.pays[2].workers
 
 
+def test_a_backup_who_lies_loses_its_pay_as_a_worker_too() -> None:
+    played = crowd()
+    played.to(Phase.PROPOSE)
+    played.run_out()
+    played.advance()
+    backup = played.task.round.proposer
+    assert backup in played.task.round.order
+    lie_at(played, 9)
+
+    played.prove(STRANGER, 9)
+    played.play_round()
+
+    workers = played.task.pays[2].workers
+    assert backup not in workers
+    assert len(workers) == len(played.task.addresses) - 3 - 1 - 1
+
+
 def test_when_the_whole_committee_attests_a_lie_the_round_is_void_and_all_are_slashed() -> None:
     played = crowd(people=12)
     played.to(Phase.PROPOSE)
@@ -865,20 +882,22 @@ def test_a_captured_committee_elects_its_successors_only_until_the_redraw() -> N
     assert played.task.elected is None
 
 
-def test_an_election_takes_the_middle_of_the_ranking_and_skips_who_has_left() -> None:
+@pytest.mark.parametrize("leavers", [0, 1, 2, 5, 6])
+def test_an_election_takes_the_middle_of_the_ranking_and_skips_who_has_left(leavers: int) -> None:
     played = crowd(config(Rule.COMMITTEE_NEAR), people=12)
     played.draw()
     act(played, Phase.TRAIN)
     act(played, Phase.REVEAL)
     ranked = list(played.task.round.order)
-    gone = ranked[2]
-    played.world.leave(played.call(played.who(gone)), played.task_address)
+    for gone in ranked[1 : 1 + leavers]:
+        played.world.leave(played.call(played.who(gone)), played.task_address)
 
     played.to(Phase.PROPOSE)
 
-    staying = [id_ for id_ in ranked if id_ != gone]
-    start = (len(staying) - 3) // 2
-    assert played.task.elected == tuple(staying[start : start + 3])
+    staying = [ranked[0], *ranked[1 + leavers :]]
+    middle = {8: staying[2:5], 7: staying[2:5], 6: staying[1:4], 3: staying}
+    assert len(ranked) == 8
+    assert elected(played) == (tuple(middle[len(staying)]) if len(staying) >= 3 else None)
 
 
 # Edges
