@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,8 @@ def simulate(
                 "--resume goes on with the experiment that is in the folder: give no other flags beside it"
             )
         return _resume(resume, data, engine, as_json)
+    if preset_name is not None and preset_name.startswith("varsel-"):
+        return _selfish(preset_name, people, data, changes, as_json)
     experiment = _experiment(preset_name, people, changes)
     return _simulate(experiment, data, faithful, engine, folder, as_json)
 
@@ -120,10 +123,14 @@ def _experiment(preset_name: str | None, people: str | None, changes: dict[str, 
     from chainfl.sim.experiment import Experiment, with_changes
     from chainfl.sim.presets import preset
 
+    start = preset(preset_name) if preset_name is not None else Experiment()
+    return with_changes(start, changes | {"participants": _number(people)})
+
+
+def _number(people: str | None) -> int | None:
     if people is not None and not people.isdecimal():
         raise InputError(f"--participants is {people!r}: give a number (a file goes with --replay)")
-    start = preset(preset_name) if preset_name is not None else Experiment()
-    return with_changes(start, changes | {"participants": int(people) if people is not None else None})
+    return int(people) if people is not None else None
 
 
 def _simulate(
@@ -218,6 +225,40 @@ def _replay(trace: Path, people: Path, store: str | None, data: str | None, as_j
     )
 
 
+def _selfish(
+    preset_name: str, people: str | None, data: str | None, changes: dict[str, Any], as_json: bool
+) -> int:
+    """An experiment of selfish learning; `--rule` names the method."""
+    from chainfl.sim.selfish import play_selfish, selfish_with, set_stage
+
+    started = time.perf_counter()
+    experiment = selfish_with(preset_name, changes | {"clients": _number(people)})
+    facts = []
+    for one in play_selfish(set_stage(experiment, data)):
+        narrate(
+            f"round {one.round}/{experiment.rounds}: internal accuracy {one.accuracy:.4f}, "
+            f"{one.external} external clients with {one.external_share:.2f} of the model"
+        )
+        facts.append(one)
+    last = [one.accuracy for one in facts[-5:]]
+    metrics: dict[str, object] = {
+        "experiment": asdict(experiment),
+        "accuracy": facts[-1].accuracy,
+        "best_accuracy": max(one.accuracy for one in facts),
+        "mean_accuracy_last_five": sum(last) / len(last),
+        "model_root": facts[-1].model_root,
+        "rounds": [one.as_plain() for one in facts],
+    }
+    answer = report("simulate-selfish", metrics, seed=experiment.seed, seconds=time.perf_counter() - started)
+    return finish(
+        answer,
+        as_json,
+        lambda _: click.echo(
+            f"{experiment.method}: internal accuracy {sum(last) / len(last):.4f} at the end"
+        ),
+    )
+
+
 def _open(store: str | None) -> Any:
     from chainfl.store.address import open_store
 
@@ -309,11 +350,18 @@ def _show(answer: Report, facts: list["RoundFacts"]) -> None:
 def _list_presets(as_json: bool) -> int:
     from chainfl.sim.experiment import as_plain
     from chainfl.sim.presets import PRESETS
+    from chainfl.sim.selfish import SELFISH
 
-    answer = report("simulate-list", {"presets": {name: as_plain(each) for name, each in PRESETS.items()}})
+    presets = {name: as_plain(each) for name, each in PRESETS.items()}
+    answer = report(
+        "simulate-list", {"presets": presets | {name: asdict(each) for name, each in SELFISH.items()}}
+    )
     rows = [
         (name, each.dataset, each.partition, each.rule, str(each.participants), f"{each.hostile:g}")
         for name, each in PRESETS.items()
+    ] + [
+        (name, each.dataset, each.partition, each.method, str(each.clients), "0")
+        for name, each in SELFISH.items()
     ]
     columns = ("preset", "data set", "partition", "rule", "participants", "hostile")
     return finish(answer, as_json, lambda _: print_table(columns, rows))

@@ -1,5 +1,6 @@
 """Training on many machines: Ray carries jobs to worker processes (extra `ray`). The bits are those of one machine."""
 
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -77,10 +78,12 @@ def ray_engine(workers: int | None = None) -> Iterator[RayEngine]:
     except ImportError:
         raise ToolMissingError("--engine ray needs ray: pip install 'chainfl[ray]'") from None
     count = workers or cores()
-    here = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": count, "include_dashboard": False}
+    here: dict[str, Any] = (
+        {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": count, "include_dashboard": False}
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray.init(log_to_driver=False, logging_level="error", **here)
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
         try:
             remote = ray.remote(num_cpus=1)(Pupil)
             yield RayEngine(ray, [remote.remote() for _ in range(count)])

@@ -73,6 +73,8 @@ def test_people_get_a_table_and_progress_on_stderr(capsys: pytest.CaptureFixture
         (["--dataset", "mnist", "--data", "nowhere"], "mnist"),
         (["--participants", "5"], "leave nobody to work"),
         (["--hostile", "2"], "0…1"),
+        (["--preset", "varsel-none"], "no preset is called 'varsel-none'"),
+        (["--preset", "varsel-small", "--hostile", "0.1"], "no place for --hostile"),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -85,6 +87,14 @@ def test_bad_input_is_one_clear_line(
     assert says in shown.err
     assert shown.out == ""
     assert "Traceback" not in shown.err
+
+
+def test_selfish_learning_runs_by_preset_with_its_method_as_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = answer(capsys, "--preset", "varsel-small", "--rounds", "2", "--rule", "local")
+
+    assert code == 0
+    assert told["schema"] == "chainfl/simulate-selfish/1"
+    assert [one["external"] for one in told["metrics"]["rounds"]] == [0, 0]
 
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,307 @@
+"""Selfish federated learning: a stakeholder wants the best model for its internal clients (VaRSeL and its rivals).
+
+M internal clients, N external ones, D parameters. Every method says which external clients work and what part of the
+next model each update has; parts become integer shares and are combined exactly, as everywhere.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chainfl.codec import merkle
+from chainfl.codec.commitments import training_seed
+from chainfl.codec.vector import Vector, decode, encode
+from chainfl.errors import InputError
+from chainfl.learning.dataset import Dataset, Samples
+from chainfl.learning.datasets import load
+from chainfl.learning.evaluate import score, score_many
+from chainfl.learning.models import Flat, initial_flat
+from chainfl.learning.names import unknown
+from chainfl.learning.partition import partition
+from chainfl.learning.train import Job, Recipe, train, train_many
+from chainfl.protocol.combine import combine
+from chainfl.sim.varsel import choose, step_shares
+from chainfl.types import TOTAL
+
+
+@dataclass(frozen=True, slots=True)
+class Selfish:
+    """What the stakeholder trains, for how many internal clients, with how many external ones a round."""
+
+    dataset: str = "mnist-embedded"
+    partition: str = "shards:per=2"
+    model: str = "varsel-logistic"
+    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=0.1, batch=32, local_steps=3))
+    method: str = "varsel"
+    clients: int = 60
+    internal: int = 2
+    budget: int = 10
+    rounds: int = 100
+    proximal: float = 0.1
+    inner_rate: float = 0.01
+    scale: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown("method", self.method, METHODS)
+        if not 1 <= self.internal < self.clients:
+            raise InputError(f"{self.internal} internal of {self.clients} clients: some must be external")
+        if self.budget < 1:
+            raise InputError(f"the budget must be at least 1, not {self.budget}")
+        if self.rounds < 1:
+            raise InputError(f"rounds must be at least 1, not {self.rounds}")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfishFacts:
+    """What one round showed: accuracy on the internal clients' kind of data, and how many external ones counted."""
+
+    round: int
+    model_root: str
+    accuracy: float
+    external: int
+    external_share: float
+    seconds: float
+
+    def as_plain(self) -> dict[str, object]:
+        """The facts as JSON holds them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """Everybody's samples, internal clients first, and the test samples of each internal client's classes."""
+
+    experiment: Selfish
+    clients: Sequence[Samples]
+    tests: Sequence[Samples]
+
+    @property
+    def external(self) -> int:
+        """N."""
+        return len(self.clients) - self.experiment.internal
+
+    def rng(self, round_: int) -> np.random.Generator:
+        """The random numbers of a round's sampling."""
+        return np.random.Generator(np.random.Philox(training_seed(self.experiment.seed, "sample", 0, round_)))
+
+    def updates(self, head_D: Flat, ids: Sequence[int], round_: int, **changes: Any) -> NDArray[np.float32]:
+        """These clients' models after their local steps."""
+        jobs = [Job(self.clients[k], training_seed(self.experiment.seed, "train", k, round_)) for k in ids]
+        recipe = replace(self.experiment.recipe, **changes)
+        return train_many(self.experiment.model, head_D, jobs, recipe, round_=round_)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """The models that count in a round and the part of each; the parts add up to one."""
+
+    models: NDArray[np.float32]
+    parts: Sequence[float]
+    external: int
+
+
+Method = Callable[[Stage, Flat, int], Step]
+
+
+def _varsel(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """Norms of all, updates of the sampled; the parts minimise the variance bound."""
+    internal = stage.experiment.internal
+    rows = stage.updates(head_D, range(len(stage.clients)), round_)
+    chosen = choose(
+        rows[:internal] - head_D, rows[internal:] - head_D, stage.experiment.budget, stage.rng(round_)
+    )
+    parts = step_shares(internal, chosen.sampled, chosen.exact, stage.external)
+    return Step(rows, parts, len(chosen.sampled))
+
+
+def _local(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """The internal clients alone."""
+    return _equal(stage.updates(head_D, range(stage.experiment.internal), round_), stage)
+
+
+def _fedavg(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """A random set of the budget's size beside the internal clients, all alike."""
+    return _equal(stage.updates(head_D, _with_internal(stage, _drawn(stage, round_)), round_), stage)
+
+
+def _fedprox(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """As FedAvg, with local training held near the head."""
+    ids, mu = _with_internal(stage, _drawn(stage, round_)), stage.experiment.proximal
+    return _equal(stage.updates(head_D, ids, round_, proximal=mu), stage)
+
+
+def _skew(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """Power of choice: of twice the budget's number drawn at random, those with the highest loss of the head."""
+    drawn = _drawn(stage, round_, 2 * stage.experiment.budget)
+    judged = score_many(stage.experiment.model, [head_D], [stage.clients[k] for k in drawn])[0]
+    by_loss = sorted(range(len(drawn)), key=lambda place: (-judged[place].loss, drawn[place]))
+    chosen = sorted(drawn[place] for place in by_loss[: stage.experiment.budget])
+    return _equal(stage.updates(head_D, _with_internal(stage, chosen), round_), stage)
+
+
+def _ocs(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """Optimal client sampling: by the size of the update, weighed so that the mean stays what it is."""
+    internal, budget = stage.experiment.internal, stage.experiment.budget
+    rows = stage.updates(head_D, range(len(stage.clients)), round_)
+    sizes = np.linalg.norm(rows[internal:] - head_D, axis=1)
+    chances = sampling_chances(sizes, budget)
+    taken = stage.rng(round_).random(stage.external) < chances
+    inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / stage.external * budget
+    weights = np.concatenate([np.ones(internal), inverse])
+    return Step(rows, list(weights / weights.sum()), int(taken.sum()))
+
+
+def _per_fl(stage: Stage, head_D: Flat, round_: int) -> Step:
+    """First-order MAML: each step's gradient is taken after one step ahead; internal clients adapt it later."""
+    ids = _with_internal(stage, _drawn(stage, round_))
+    rows = np.stack([_maml(stage, head_D, k, round_) for k in ids])
+    return _equal(rows, stage)
+
+
+METHODS: Final[Mapping[str, Method]] = {
+    "varsel": _varsel,
+    "local": _local,
+    "fedavg": _fedavg,
+    "fedprox": _fedprox,
+    "skew": _skew,
+    "ocs": _ocs,
+    "per-fl": _per_fl,
+}
+
+SELFISH: Final[Mapping[str, Selfish]] = {
+    "varsel-small": Selfish(clients=30, budget=5, rounds=20),
+    "varsel-fashion": Selfish(dataset="fashion-mnist", partition="shards:per=2,size=500"),
+    "varsel-mnist": Selfish(
+        dataset="mnist", partition="shards:per=24,size=90", model="varsel-2nn", clients=25, budget=10
+    ),
+    "varsel-cifar": Selfish(
+        dataset="cifar10",
+        partition="shards:per=2",
+        model="varsel-cnn",
+        recipe=Recipe(learning_rate=0.03, batch=32, local_steps=3),
+    ),
+}
+"""The presets of selfish experiments; the method is chosen with `--rule`."""
+
+
+def selfish_with(name: str, changes: Mapping[str, Any]) -> Selfish:
+    """The preset called so with what a caller gave; None means not given, `rule` is the method.
+
+    Raises:
+        UnknownNameError: no preset is called so; InputError: a change has no place in such an experiment.
+    """
+    if name not in SELFISH:
+        raise unknown("preset", name, SELFISH)
+    given = {key: value for key, value in changes.items() if value is not None}
+    if "rule" in given:
+        given["method"] = given.pop("rule")
+    known, in_recipe = ({each.name for each in fields(kind)} for kind in (Selfish, Recipe))
+    strange = sorted(given.keys() - known - in_recipe)
+    if strange:
+        raise InputError(f"preset {name} has no place for --{strange[0].replace('_', '-')}")
+    recipe = {key: value for key, value in given.items() if key in in_recipe - {"proximal"}}
+    rest = {key: value for key, value in given.items() if key not in recipe}
+    return replace(SELFISH[name], recipe=replace(SELFISH[name].recipe, **recipe), **rest)
+
+
+def set_stage(experiment: Selfish, data: str | None = None) -> Stage:
+    """Deal the data; the first clients are the internal ones."""
+    dataset = load(experiment.dataset, data)
+    seed = training_seed(experiment.seed, "partition", 0, 0)
+    parts = partition(dataset, experiment.partition, experiment.clients, seed)
+    clients = [dataset.rows(rows) for rows in parts]
+    return Stage(experiment, clients, [tests_like(dataset, own) for own in clients[: experiment.internal]])
+
+
+def tests_like(dataset: Dataset, own: Samples) -> Samples:
+    """The test samples of the classes that a client holds."""
+    held = np.unique(own.y[own.rows])
+    return Samples(dataset.x_test, dataset.y_test, np.flatnonzero(np.isin(dataset.y_test, held)))
+
+
+def play_selfish(stage: Stage) -> Iterator[SelfishFacts]:
+    """Round after round: the method's step, exactly combined, tested on what the internal clients care for."""
+    experiment = stage.experiment
+    head = encode(initial_flat(experiment.model, experiment.seed), experiment.scale)
+    for round_ in range(1, experiment.rounds + 1):
+        started = time.perf_counter()
+        step = METHODS[experiment.method](stage, decode(head, experiment.scale), round_)
+        head = combine_parts(step.models, step.parts, experiment.scale)
+        yield SelfishFacts(
+            round_,
+            merkle.root(head).hex(),
+            internal_accuracy(stage, decode(head, experiment.scale), round_),
+            step.external,
+            float(sum(step.parts[experiment.internal :])),
+            time.perf_counter() - started,
+        )
+
+
+def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: int) -> Vector:
+    """The exact combination of models with parts that add up to one, as integer shares."""
+    shares = [int(part * TOTAL) for part in parts]
+    shares[0] += TOTAL - sum(shares)
+    vectors = [encode(model, scale) if share else None for model, share in zip(models, shares, strict=True)]
+    return combine(None, vectors, [0, *shares])
+
+
+def internal_accuracy(stage: Stage, head_D: Flat, round_: int) -> float:
+    """The mean over internal clients of the accuracy on their classes; Per-FL adapts to each by one step first."""
+    model, recipe = stage.experiment.model, stage.experiment.recipe
+    found = []
+    for k, test in enumerate(stage.tests):
+        own_D = head_D
+        if stage.experiment.method == "per-fl":
+            seed = training_seed(stage.experiment.seed, "adapt", k, round_)
+            own_D = train(
+                model, head_D, stage.clients[k], replace(recipe, local_steps=1), seed, round_=round_
+            )
+        found.append(score(model, [own_D], test)[0].accuracy)
+    return sum(found) / len(found)
+
+
+def sampling_chances(sizes_N: NDArray[np.floating[Any]], budget: int) -> NDArray[np.float64]:
+    """Chances in proportion to the updates' sizes, at most one each, that add up to the budget (Chen et al.)."""
+    sizes = np.asarray(sizes_N, np.float64)
+    if budget >= len(sizes) or not sizes.any():
+        return np.full(len(sizes), min(1.0, budget / len(sizes)))
+    chances, sure = np.zeros(len(sizes)), np.zeros(len(sizes), bool)
+    while True:
+        rest = sizes[~sure].sum()
+        chances = np.where(sure, 1.0, (budget - sure.sum()) * sizes / rest if rest else 0.0)
+        if not (chances > 1).any():
+            return chances
+        sure |= chances > 1
+
+
+def _maml(stage: Stage, head_D: Flat, client: int, round_: int) -> Flat:
+    experiment = stage.experiment
+    one = replace(experiment.recipe, local_steps=1)
+    ahead, samples, model_D = replace(one, learning_rate=experiment.inner_rate), stage.clients[client], head_D
+    for step in range(experiment.recipe.local_steps or 1):
+        seed = training_seed(experiment.seed, "ahead", client, round_ * 1000 + step)
+        looked_D = train(experiment.model, model_D, samples, ahead, seed, round_=round_)
+        moved_D = train(experiment.model, looked_D, samples, one, seed + 1, round_=round_)
+        model_D = model_D + (moved_D - looked_D)
+    return model_D
+
+
+def _drawn(stage: Stage, round_: int, count: int | None = None) -> list[int]:
+    """External clients drawn at random, by index."""
+    wanted = min(count or stage.experiment.budget, stage.external)
+    places = stage.rng(round_).permutation(stage.external)[:wanted]
+    return sorted(int(place) + stage.experiment.internal for place in places)
+
+
+def _with_internal(stage: Stage, external: Sequence[int]) -> list[int]:
+    return [*range(stage.experiment.internal), *external]
+
+
+def _equal(rows: NDArray[np.float32], stage: Stage) -> Step:
+    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - stage.experiment.internal)
