@@ -978,14 +978,22 @@ def test_a_round_with_too_few_updates_is_extended_once_and_then_void() -> None:
     assert unharmed(played)
 
 
-def test_a_reached_target_ends_the_task_and_pays_for_the_round() -> None:
-    played = scene(config(target=2 * WAD))
+@pytest.mark.parametrize(("below", "ends"), [(0, True), (1, False)])
+def test_a_target_that_the_head_reaches_ends_the_task_and_pays_for_the_round(below: int, ends: bool) -> None:
+    known = scene()
+    known.to(Phase.PROPOSE)
+    tallied = known.task.round.tally
+    assert tallied is not None
+    losses = sorted(10**12 + int.from_bytes(member, "big") for member in known.committee())
+    assert tallied.head_score == losses[1] * 10**6
+
+    played = scene(config(target=tallied.head_score - below))
     played.to(Phase.TALLY)
     act(played, Phase.TALLY)
 
-    assert played.task.round.phase is Phase.ENDED
-    assert voids(played) == (1,)
-    assert played.task.pays[1].workers
+    assert (played.task.round.phase is Phase.ENDED) is ends
+    assert voids(played) == ((1,) if ends else ())
+    assert (1 in played.task.pays) is ends
 
 
 def test_a_worker_payload_binds_root_cid_and_samples() -> None:

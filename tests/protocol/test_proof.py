@@ -104,6 +104,17 @@ def test_a_right_aggregate_cannot_be_convicted_anywhere(rule: Rule) -> None:
         assert expected == found
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "middle"), [(0, 1, 1), (1, 2, 2), (2**31 - 1, 2**31, 2**31), (4, 6, 5)]
+)
+def test_half_a_step_is_rounded_up_as_in_combining(low: int, high: int, middle: int) -> None:
+    models = [np.full(D, value, np.uint32) for value in (9, low, high)]
+
+    case = Case(Rule.MEAN, models, alpha=WAD)
+
+    assert case.check(case.claim, 0) == (middle, middle)
+
+
 extremes = st.lists(
     st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1]), min_size=5, max_size=5
 )

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainfl.protocol.events import RoundEnded
 from chainfl.protocol.rewards import PAID_CALLS, Budget, committee_pay, deviation, round_budget
-from chainfl.types import TOTAL, WAD, Phase, Rule
+from chainfl.types import TOTAL, WAD, Outcome, Phase, Rule
 from tests.protocol.scene import ETHER, Scene, config, scene
 
 BUDGET = round_budget(ETHER // 2, config())
@@ -171,6 +172,8 @@ def test_a_void_after_the_tally_pays_by_shares_and_nobody_for_mining() -> None:
     assert played.task.voids == (1,)
     assert tuple(played.task.pays[1].workers.values()) == tallied.shares[1:]
     assert miner not in played.task.credits
+    ended = next(e for _, e in played.world.log if isinstance(e, RoundEnded))
+    assert (ended.outcome, ended.miner_paid) == (Outcome.VOID, 0)
 
 
 def test_a_void_before_the_tally_pays_only_the_callers() -> None:
