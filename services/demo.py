@@ -1,6 +1,8 @@
 """The demonstration: a real chain, real processes, a lie and its proof, and an audit of it all."""
 
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -97,6 +99,7 @@ def run_demo(
     folder = home or Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     people = people_of(rounds + 1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
     process, url = start_anvil(folder, 1)
     net = Devnet(str(folder), url, processes={"anvil": process.pid})
     net.save()

@@ -1,0 +1,130 @@
+"""A node that kills itself at planned places, so that a test can see it come back.
+
+Run as a process of its own: `python -m tests.integration.crashing_node PLAN.json`. The plan names chain, task, key and
+blob store, and the list of places still to crash at; a place is struck off the list before the process dies there.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+
+from chainfl.chain.keys import LocalSigner
+from chainfl.chain.ledger import ChainLedger
+from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.rpc import open_rpc
+from chainfl.chain.send import Sender
+from chainfl.roles.participant import Participant
+from chainfl.roles.turn import Duty
+from chainfl.store.directory import DirectoryStore
+from chainfl.store.journal import SqliteJournal
+from services.logs import set_up_logs
+from services.node.serve import serve
+from services.node.wiring import Node
+from tests.sim.network import Quadratic
+
+ACTIONS = ("commit_update", "reveal_update", "commit_scores", "reveal_scores", "propose", "vote")
+JOURNALLED = {"keep_update": "commit_update", "keep_scores": "commit_scores"}
+
+
+class Crashes:
+    """The places still to crash at, kept in the plan's file."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the plan."""
+        self._file = file
+        self.plan = json.loads(file.read_text())
+        self.sending = ""
+
+    def at(self, place: str) -> None:
+        """Die here, if the plan says so, having struck the place off."""
+        if place not in self.plan["crashes"]:
+            return
+        self.plan["crashes"].remove(place)
+        self.plan["crashed"].append(place)
+        draft = self._file.with_suffix(".part")
+        draft.write_text(json.dumps(self.plan))
+        draft.replace(self._file)
+        logging.getLogger("services").warning("dying at %s", place)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CrashingJournal:
+    """A journal that dies before or after it has written."""
+
+    def __init__(self, journal: SqliteJournal, crashes: Crashes) -> None:
+        """Stand in front of a real journal."""
+        self._journal, self._crashes = journal, crashes
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._journal, name)
+        return self._around(name, real) if name in JOURNALLED else real
+
+    def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*values: Any) -> Any:
+            self._crashes.at(f"{JOURNALLED[name]}: before journal")
+            answer = real(*values)
+            self._crashes.at(f"{JOURNALLED[name]}: after journal")
+            return answer
+
+        return call
+
+
+class CrashingLedger(ChainLedger):
+    """A ledger that dies before or after a receipt."""
+
+    crashes: Crashes
+
+    def __getattribute__(self, name: str) -> Any:
+        real = super().__getattribute__(name)
+        if name not in ACTIONS:
+            return real
+        crashes: Crashes = super().__getattribute__("crashes")
+
+        def call(*values: Any) -> Any:
+            crashes.at(f"{name}: before send")
+            crashes.sending = name
+            answer = real(*values)
+            crashes.sending = ""
+            crashes.at(f"{name}: after receipt")
+            return answer
+
+        return call
+
+
+def main(file: Path) -> None:
+    """Take part until the task ends, or until a planned death."""
+    crashes = Crashes(file)
+    plan = crashes.plan
+    set_up_logs(as_json=False)
+    w3 = open_rpc(plan["rpc_url"])
+    signer = LocalSigner(Account.from_key(Path(plan["secret_file"]).read_bytes()))
+    sender = Sender(w3, signer, plan["chain_id"])
+    broadcast = w3.eth.send_raw_transaction
+
+    def send_and_die(raw: bytes) -> Any:
+        sent = broadcast(raw)
+        crashes.at(f"{crashes.sending}: after send")
+        return sent
+
+    w3.eth.send_raw_transaction = send_and_die  # type: ignore[method-assign,assignment]
+    task = as_address(plan["task"])
+    ledger = CrashingLedger(w3, sender, TaskReader(w3, task, plan["chain_id"], plan["from_block"]), task)
+    ledger.crashes = crashes
+    journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
+    store = DirectoryStore(Path(plan["store"]))
+    participant = Participant(ledger, store, Quadratic(plan["seed"]), CrashingJournal(journal, crashes))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    serve(Node(participant, ledger, lambda *_: None), Duty.ALL, stop, poll_seconds=0.1)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,181 @@
+"""Nodes die by SIGKILL at every place that matters, come back, and lose nothing."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from chainfl.blobs import name_model, put_model
+from chainfl.chain.abi import functions
+from chainfl.chain.contracts import allocate, create_task
+from chainfl.chain.reader import TaskReader
+from chainfl.chain.send import checksum
+from chainfl.codec import merkle
+from chainfl.codec.commitments import keccak256
+from chainfl.codec.vector import encode
+from chainfl.protocol.events import Convicted, RoundEnded, Silent
+from chainfl.store.directory import DirectoryStore
+from chainfl.types import Address, Outcome, Phase, Rule
+from services.devnet import CHAIN_ID
+from tests.integration.chain import Devchain, devchain
+from tests.integration.crashing_node import ACTIONS
+from tests.protocol.scene import ETHER, config
+from tests.sim.network import LAYOUT
+
+ROOT = Path(__file__).resolve().parents[2]
+LIGHT = os.environ | {"CHAINFL_NO_NUMBA": "1"}
+"""Vectors are tiny here, and a node that was killed shall be back at once."""
+PLACES = [
+    f"{action}: {when}" for action in ACTIONS for when in ("before send", "after send", "after receipt")
+]
+PLACES += [
+    f"{action}: {when} journal"
+    for action in ("commit_update", "commit_scores")
+    for when in ("before", "after")
+]
+
+
+@dataclass(slots=True)
+class Swarm:
+    """Nodes as processes, started again whenever they die."""
+
+    home: Path
+    plans: dict[str, Path] = field(default_factory=dict)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """Start a node, or start it again."""
+        with (self.home / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.crashing_node", str(self.plans[name])],
+                cwd=ROOT, env=LIGHT, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def revive(self) -> None:
+        """Start again whoever was killed; anything else that ended is a defect."""
+        for name, process in list(self.running.items()):
+            code = process.poll()
+            if code == -9:
+                self.start(name)
+            else:
+                assert code in (None, 0), (self.home / f"{name}.log").read_text()[-2000:]
+
+    def stop(self) -> None:
+        """End all that runs."""
+        for process in self.running.values():
+            process.kill()
+            process.wait(10)
+
+    def crashed(self) -> list[str]:
+        """Where nodes died so far."""
+        return [place for plan in self.plans.values() for place in json.loads(plan.read_text())["crashed"]]
+
+
+def open_swarm(
+    chain: Devchain, home: Path, rounds: int, crashes: Callable[[int], list[str]]
+) -> tuple[Swarm, TaskReader]:
+    """A task with seven nodes that have places to crash at."""
+    store = DirectoryStore(home / "store")
+    head = encode([0.0] * LAYOUT.d, 20)
+    first = name_model(head, 20, LAYOUT)
+    put_model(store, first)
+    terms = config(
+        Rule.SOFTMAX,
+        first_root=merkle.root(head),
+        first_model=first.cid.digest,
+        rounds=rounds,
+        challenge_seconds=20,  # longer than a node needs to come back
+    )
+    made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, rounds * ETHER // 8)
+    swarm = Swarm(home)
+    senders = []
+    for number in range(1, 8):
+        name, secret = f"node{number}", keccak256(f"crash {number}".encode())
+        sender = chain.sender(f"crash {number}")
+        allocate(sender, chain.deployment.registry_address, made.address, ETHER)
+        (home / f"{name}.key").write_bytes(secret)
+        swarm.plans[name] = home / f"{name}.json"
+        swarm.plans[name].write_text(
+            json.dumps(
+                {
+                    "rpc_url": chain.url,
+                    "chain_id": CHAIN_ID,
+                    "task": checksum(made.address),
+                    "from_block": made.block,
+                    "secret_file": str(home / f"{name}.key"),
+                    "home": str(home / name),
+                    "store": str(home / "store"),
+                    "seed": number,
+                    "crashes": crashes(number),
+                    "crashed": [],
+                }
+            )
+        )
+        senders.append(sender)
+    for name in swarm.plans:
+        swarm.start(name)
+    for sender in senders:
+        sender.send(made.address, functions("TrainingTask")["enrol"].call_data())
+    return swarm, TaskReader(chain.w3, made.address, CHAIN_ID, made.block)
+
+
+def run_out(swarm: Swarm, reader: TaskReader, seconds: float) -> None:
+    """Let the nodes play the task to its end, reviving the dead."""
+    until = time.monotonic() + seconds
+    while reader.refresh().round.phase is not Phase.ENDED:
+        swarm.revive()
+        assert time.monotonic() < until, f"stuck in {reader.task.round.phase!r}: {swarm.crashed()}"
+        time.sleep(0.1)
+
+
+def assert_nothing_was_lost(chain: Devchain, reader: TaskReader, rounds: int) -> None:
+    """All rounds are final, nobody was slashed, and no action went out twice."""
+    log = [logged.event for logged in reader.log]
+    ended = [event for event in log if isinstance(event, RoundEnded)]
+    assert [event.outcome for event in ended] == [Outcome.FINAL] * rounds
+    assert [event for event in log if isinstance(event, Silent | Convicted)] == []
+    assert _repeated(chain, reader.task.address) == []
+
+
+def _repeated(chain: Devchain, task: Address) -> list[str]:
+    """Actions that somebody sent twice in a round, successful or not."""
+    own = {functions("TrainingTask")[name].selector: name for name in (
+        "commitUpdate", "revealUpdate", "commitScores", "revealScores", "propose", "attest",
+    )}  # fmt: skip
+    seen: set[tuple[str, bytes]] = set()
+    repeated = []
+    for number in range(chain.w3.eth.block_number + 1):
+        block = chain.w3.eth.get_block(number, full_transactions=True)
+        for transaction in block["transactions"]:
+            assert not isinstance(transaction, bytes)
+            data = bytes(transaction["input"])
+            if transaction.get("to") != checksum(task) or data[:4] not in own:
+                continue
+            key = (transaction["from"], data[:36])
+            if key in seen:
+                repeated.append(own[data[:4]])
+            seen.add(key)
+    return repeated
+
+
+@pytest.mark.slow
+def test_nodes_that_are_killed_anywhere_come_back_and_lose_nothing(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        swarm, reader = open_swarm(chain, tmp_path, 3, lambda number: PLACES[number - 1 :: 7])
+        try:
+            run_out(swarm, reader, 240)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 3)
+        kinds = {place.partition(": ")[2] for place in swarm.crashed()}
+        assert kinds == {"before journal", "after journal", "before send", "after send", "after receipt"}
