@@ -80,7 +80,7 @@ class Rounds(RuleBasedStateMachine):
         self.paid_in = sum(stakes) * ETHER
         REACHED[self.aggregation.name] += 1
 
-    # Helpers
+    # Tools
 
     @property
     def phase(self) -> Phase:
