@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse
@@ -87,7 +88,17 @@ async def _dashboard(_: Request) -> FileResponse:
 
 def _describe(app: FastAPI) -> None:
     """Put the problem schema into the OpenAPI document and take FastAPI's own error shape out of it."""
-    document = app.openapi()
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _with_problems(plain())
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
     shapes = document["components"]["schemas"]
     shapes["Problem"] = Problem.model_json_schema()
     for name in ("HTTPValidationError", "ValidationError"):
@@ -96,3 +107,4 @@ def _describe(app: FastAPI) -> None:
         for operation in path.values():
             if "application/json" in operation["responses"].get("422", {}).get("content", {}):
                 del operation["responses"]["422"]
+    return document

@@ -13,7 +13,7 @@ from chainfl.protocol.replay import fold
 from chainfl.protocol.round import Task
 from chainfl.types import WAD, Address, Id, Phase
 from services.audit_api import schemas
-from services.audit_api.rounds import block_document, part_rows, summary_of
+from services.audit_api.rounds import block_document, part_rows, placed, summary_of
 from services.audit_api.source import PlacedEvent, TaskLog
 from services.audit_api.transactions import transactions
 from services.audit_api.words import cid_of, hex_of, phase_name, place
@@ -78,6 +78,7 @@ class TaskLine:
         self._bonded, self._unbonding = Counter[Address](), Counter[Address]()
         self._claimed = Counter[str]()
         self._gas = 0
+        self._last_end: bytes | None = None
         self._participants: dict[Id, str] = {}
 
     @property
@@ -112,13 +113,14 @@ class TaskLine:
         self.events.extend(fresh)
         self.finished.extend(over)
         for played in over:
-            block = block_document(played)
+            block = block_document(played, self._last_end)
+            self._last_end = placed(played)[-1].transaction
             self._totals.add(block)
             rows += round_rows(block)
         totals = self._totals.copy()
         running = self.open_round
         if running is not None:
-            block = block_document(running)
+            block = block_document(running, self._last_end)
             totals.add(block)
             rows += round_rows(block)
         rows += self._participant_rows(totals)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import SupportsIndex
 
 from chainfl.codec.commitments import keccak256
 from chainfl.protocol.events import Event, TaskCreated
@@ -26,11 +25,13 @@ class StampedLog(list[tuple[Address, Event]]):
     """A world's log that also notes in which block, and when, each event was added."""
 
     def __init__(self, chain: Chain) -> None:
-        """Take over what the chain's world has logged so far, one block per event."""
-        super().__init__(chain.world.log)
-        first = max(0, chain.block_number - len(self))
+        """Take over what the chain's world has logged so far, spread over the blocks so far."""
+        super().__init__()
         self.chain = chain
-        self.stamps = [_Stamp(first + index, 0, chain.now) for index in range(len(self))]
+        self.stamps: list[_Stamp] = []
+        count, blocks = len(chain.world.log), chain.block_number
+        for index, item in enumerate(chain.world.log):
+            self._note(item, index * blocks // count)
 
     def append(self, item: tuple[Address, Event], /) -> None:
         """Note one event."""
@@ -39,17 +40,12 @@ class StampedLog(list[tuple[Address, Event]]):
     def extend(self, items: Iterable[tuple[Address, Event]], /) -> None:
         """Note the events of a transaction; those of one block are counted on."""
         for item in items:
-            number = self.chain.block_number
-            same = (
-                self.stamps[-1].log_index + 1 if self.stamps and self.stamps[-1].block_number == number else 0
-            )
-            super().append(item)
-            self.stamps.append(_Stamp(number, same, self.chain.now))
+            self._note(item, self.chain.block_number)
 
-    def __delitem__(self, place: SupportsIndex | slice, /) -> None:
-        """Forget events, as a reorg does."""
-        super().__delitem__(place)
-        del self.stamps[place]
+    def _note(self, item: tuple[Address, Event], number: int) -> None:
+        same = self.stamps and self.stamps[-1].block_number == number
+        super().append(item)
+        self.stamps.append(_Stamp(number, self.stamps[-1].log_index + 1 if same else 0, self.chain.now))
 
 
 class MemorySource:

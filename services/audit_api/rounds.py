@@ -37,8 +37,8 @@ _UNITS = {
 }
 
 
-def block_document(played: PlayedRound) -> schemas.Block:
-    """Everything that is known of a round."""
+def block_document(played: PlayedRound, opened_by: bytes | None = None) -> schemas.Block:
+    """Everything that is known of a round. `opened_by` ended the round before too, and its gas counts there."""
     log = placed(played)
     standing = played.standing()
     tallied = _first(log, events.Tallied)
@@ -48,7 +48,8 @@ def block_document(played: PlayedRound) -> schemas.Block:
     attempts = _attempts(standing, log, played.outcome)
     is_final = played.outcome is Outcome.FINAL
     ended = next((e for e in log if isinstance(e.event, events.RoundEnded)), None)
-    gas = [one for one in transactions(standing.address, log) if one.round == played.number]
+    own = [logged for logged in log if logged.transaction != opened_by]
+    gas = [one for one in transactions(standing.address, own) if one.round == played.number]
     return schemas.Block(
         task=hex_of(standing.address),
         task_id=standing.task_id,

@@ -22,6 +22,7 @@ from services.audit_api.app import create_app
 from services.audit_api.follow import Follower
 from services.audit_api.memory import MemorySource
 from services.audit_api.settings import ApiSettings
+from services.audit_api.source import EventSource
 from tests.sim.network import network
 
 LIE_AT = 123
@@ -39,7 +40,7 @@ class Scene:
     """A network, its source, and the app over both."""
 
     net: Network
-    source: MemorySource
+    source: EventSource
 
     @property
     def task(self) -> str:
@@ -128,8 +129,8 @@ def history() -> Scene:
 
 @contextmanager
 def client_of(made: Scene, folder: Path, **settings: object) -> Iterator[TestClient]:
-    """The app over a scene, read once and then every hundredth of a second."""
-    values: dict[str, object] = {"index": folder / "index.sqlite", "poll_seconds": 0.01} | settings
+    """The app over a scene, read once; tests step on when they need to."""
+    values: dict[str, object] = {"index": folder / "index.sqlite", "poll_seconds": 3600} | settings
     app = create_app(made.source, made.net.store, ApiSettings.model_validate(values))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client

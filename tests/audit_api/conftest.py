@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.audit_api.scene import Scene, client_of, history
+
+
+@pytest.fixture(scope="module")
+def made() -> Scene:
+    """A history that the tests of a module only read."""
+    return history()
+
+
+@pytest.fixture(scope="module")
+def client(made: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with client_of(made, tmp_path_factory.mktemp("api")) as found:
+        yield found

@@ -1,0 +1,160 @@
+"""The real server: what is slow, huge or too much does not take it down, and changes reach those who listen."""
+
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from chainfl.codec.cid import Cid, Codec
+from chainfl.errors import BusyError, ProtocolError
+from services.audit_api.audits import Workshop
+from services.audit_api.live import Change, Hub
+from services.audit_api.reading import ReadingStore
+from tests.audit_api.scene import Scene, client_of, play_plain, scene
+from tests.browser.server import serving
+
+
+@pytest.fixture(scope="module")
+def young() -> Scene:
+    made = scene()
+    play_plain(made.net)
+    return made
+
+
+def test_a_finished_round_reaches_those_who_listen(tmp_path: Path) -> None:
+    made = scene()
+    with serving(made, tmp_path) as url, httpx.stream("GET", f"{url}live", timeout=30) as stream:
+        lines = stream.iter_lines()
+        assert next(line for line in lines if line.startswith("event")) == "event: hello"
+
+        play_plain(made.net)
+
+        wanted = (line for line in lines if line.startswith("data") and '"round": 2' in line)
+        assert made.task in next(wanted)
+
+
+def test_slow_clients_are_given_up_and_others_are_served(young: Scene, tmp_path: Path) -> None:
+    with serving(young, tmp_path, header_seconds=0.3, connections=20) as url:
+        place = urlsplit(url)
+        slow = [socket.create_connection((place.hostname, place.port), timeout=20) for _ in range(15)]
+        for each in slow:
+            each.sendall(b"GET /tasks HTTP/1.1\r\nHost: a\r\nX-Slow: ")
+
+        assert httpx.get(f"{url}health", timeout=20).status_code == 200
+        assert [each.recv(1) for each in slow] == [b""] * 15
+        for each in slow:
+            each.close()
+
+
+def test_headers_without_end_are_refused(young: Scene, tmp_path: Path) -> None:
+    with serving(young, tmp_path) as url:
+        answer = httpx.get(f"{url}tasks", headers={"X-Huge": "x" * 100_000}, timeout=20)
+
+        assert answer.status_code in (400, 431)
+        assert httpx.get(f"{url}health", timeout=20).status_code == 200
+
+
+def test_only_so_many_streams_are_open_at_once(young: Scene, tmp_path: Path) -> None:
+    with serving(young, tmp_path, live_clients=1) as url:
+        with httpx.stream("GET", f"{url}live", timeout=20) as one:
+            assert next(one.iter_lines()).startswith("id")
+            other = httpx.get(f"{url}live", timeout=20)
+
+        assert other.status_code == 503
+        assert "retry-after" in other.headers
+
+
+def test_a_request_that_takes_too_long_is_ended(young: Scene, tmp_path: Path) -> None:
+    with client_of(young, tmp_path, request_seconds=0.2) as client:
+        release, entered = threading.Event(), threading.Event()
+        services = client.app.state.services  # type: ignore[attr-defined]
+        busy = services.auditor._workshop.do("held", _hold(entered, release))
+        other = services.auditor._workshop.do("held too", _hold(threading.Event(), release))
+        entered.wait(10)
+
+        answer = client.get("/blocks/1/1/proof/0")
+        release.set()
+
+        assert answer.status_code == 503
+        assert "took longer" in answer.json()["detail"]
+        assert busy.result(10) is None
+        assert other.result(10) is None
+
+
+def test_an_audit_that_takes_its_time_is_answered_with_running(young: Scene, tmp_path: Path) -> None:
+    with client_of(young, tmp_path, audit_threads=1) as client:
+        release = threading.Event()
+        client.app.state.services.auditor._workshop.do("held", _hold(threading.Event(), release))  # type: ignore[attr-defined]
+
+        waiting = client.get("/blocks/1/1/audit?wait=0")
+        release.set()
+        done = client.get("/blocks/1/1/audit?wait=30")
+
+        assert (waiting.status_code, waiting.json()["state"], waiting.json()["verdict"]) == (
+            202,
+            "running",
+            None,
+        )
+        assert "retry-after" in waiting.headers
+        assert done.json()["verdict"] == "ok"
+
+
+def test_the_workshop_does_the_same_work_once_and_refuses_too_much() -> None:
+    shop, release = Workshop(1, 1), threading.Event()
+
+    first: Future[None] = shop.do("a", _hold(threading.Event(), release))
+    same = shop.do("a", _hold(threading.Event(), release))
+    shop.do("b", _hold(threading.Event(), release))
+
+    assert first is same
+    with pytest.raises(BusyError, match="try again"):
+        shop.do("c", _hold(threading.Event(), release))
+    release.set()
+    first.result(10)
+    shop.close()
+
+
+def _hold(entered: threading.Event, release: threading.Event) -> Callable[[], None]:
+    def work() -> None:
+        entered.set()
+        release.wait(30)
+
+    return work
+
+
+async def _told(hub: Hub, changes: int) -> list[Change | None]:
+    import asyncio
+
+    hub.attach(asyncio.get_running_loop())
+    with hub.listen() as queue:
+        for number in range(changes):
+            hub.publish(Change(number, "0x", 1, 1, 1, "train"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+def test_a_listener_that_is_too_slow_is_told_to_read_anew() -> None:
+    import asyncio
+
+    few = asyncio.run(_told(Hub(1), 3))
+    many = asyncio.run(_told(Hub(1), 100))
+
+    assert [change.revision for change in few if change] == [0, 1, 2]
+    assert None in many
+    assert len(many) < 64
+
+
+def test_a_reading_store_gives_and_never_takes(young: Scene) -> None:
+    store = ReadingStore(young.net.store)
+    cid = Cid.dag_cbor(young.net.task.config.first_model)
+
+    assert store.has(cid)
+    assert store.get(cid, 10**6) == young.net.store.get(cid, 10**6)
+    with pytest.raises(ProtocolError, match="only reads"):
+        store.put(b"bytes", Codec.RAW)
