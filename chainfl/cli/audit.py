@@ -13,7 +13,7 @@ from chainfl.report import Report, report
 
 @click.group(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --all")
 def audit() -> None:
-    """Redo rounds and compare."""
+    """Redo rounds from chain and blobs alone."""
 
 
 @audit.command(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --round 3")

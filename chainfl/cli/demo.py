@@ -10,7 +10,10 @@ from chainfl.report import Report, narrate, report
 ETHER = 10**18
 
 
-@click.command(epilog="Example: chainfl demo --rule fedrob:b=1 --rounds 2")
+@click.command(
+    short_help="See everything at work on this machine.",
+    epilog="Example: chainfl demo --rule fedrob:b=1 --rounds 2",
+)
 @click.option(
     "--rule", default="softmax", show_default=True, help="Aggregation rule, such as fedrob:b=1,alpha=0.9."
 )

@@ -13,7 +13,10 @@ from chainfl.report import Report, narrate, report
 ETHER = 10**18
 
 
-@click.command(epilog="Example: chainfl deploy --rpc-url https://… --chain-id 11155111 --keystore key.json")
+@click.command(
+    short_help="Put the contracts on a chain.",
+    epilog="Example: chainfl deploy --rpc-url https://… --chain-id 11155111 --keystore key.json",
+)
 @rpc_options
 @key_options
 @click.option("--phase-floor", default=60, show_default=True, help="Shortest phase of any task, in seconds.")

@@ -18,7 +18,10 @@ from chainfl.cli.chain_options import (
 )
 
 
-@click.command(epilog="Example: chainfl watch --task 0x… --store dir:./store --keystore key.json")
+@click.command(
+    short_help="Follow a task and convict liars.",
+    epilog="Example: chainfl watch --task 0x… --store dir:./store --keystore key.json",
+)
 @rpc_options
 @task_options
 @store_option
