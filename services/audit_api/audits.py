@@ -69,12 +69,12 @@ class Auditor:
     ) -> None:
         """Nothing is redone yet."""
         self._follower, self._source, self._index = follower, source, index
-        self._store, self._workshop = store, workshop
+        self._store, self.workshop = store, workshop
 
     def audit(self, task: str, number: int) -> "Future[schemas.Audit]":
         """The verdict on a round: kept from before if it was about the very same events, else redone."""
         played, print_ = self._round(task, number)
-        return self._workshop.do(("audit", task, number, print_), lambda: self._audit(task, played, print_))
+        return self.workshop.do(("audit", task, number, print_), lambda: self._audit(task, played, print_))
 
     def running(self, task: str, number: int) -> schemas.Audit:
         """What to answer while a verdict takes its time."""
@@ -87,7 +87,7 @@ class Auditor:
         """The Merkle evidence of one leaf."""
         played, print_ = self._round(task, number)
         key = ("proof", task, number, print_, leaf, attempt)
-        return self._workshop.do(key, lambda: evidence_of(played, self._store, leaf, attempt))
+        return self.workshop.do(key, lambda: evidence_of(played, self._store, leaf, attempt))
 
     def _round(self, task: str, number: int) -> tuple[PlayedRound, str]:
         found = self._follower.round(task, number)

@@ -1,7 +1,7 @@
 """A chain in memory as an `EventSource`: simulated histories can be browsed and audited like real ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chainfl.codec.commitments import keccak256
 from chainfl.protocol.events import Event, TaskCreated
@@ -55,6 +55,8 @@ class MemorySource:
         """Start to stamp the chain's events."""
         self._chain = chain
         self._log = StampedLog(chain)
+        self._read = 0
+        self._tasks: dict[Address, TaskLog] = {}
         chain.world.log = self._log
 
     @property
@@ -69,26 +71,27 @@ class MemorySource:
     def refresh(self) -> Snapshot:
         """Everything logged so far."""
         with self._chain.lock:
-            pairs = list(zip(self._log, self._log.stamps, strict=True))
-            tasks = dict(self._chain.world.tasks)
-        logs = {address: self._read(address, pairs) for address in tasks}
-        return Snapshot(self._chain.block_number, logs)
+            number, until = self._chain.block_number, len(self._log)
+            pairs = list(
+                zip(self._log[self._read : until], self._log.stamps[self._read : until], strict=True)
+            )
+        self._read = until
+        fresh: dict[Address, list[PlacedEvent]] = {}
+        for (emitter, event), stamp in pairs:
+            if isinstance(event, TaskCreated):
+                self._tasks[event.task] = self._created(event.task, stamp)
+                continue
+            task = getattr(event, "task", None) if emitter == self._chain.world.registry_address else emitter
+            if task in self._tasks:
+                fresh.setdefault(task, []).append(self._placed(event, stamp))
+        for task, placed in fresh.items():
+            self._tasks[task] = replace(self._tasks[task], events=(*self._tasks[task].events, *placed))
+        return Snapshot(number, dict(self._tasks))
 
-    def _read(self, address: Address, pairs: list[tuple[tuple[Address, Event], _Stamp]]) -> TaskLog:
-        task, registry = self._chain.world.tasks[address], self._chain.world.registry_address
+    def _created(self, address: Address, stamp: _Stamp) -> TaskLog:
+        task = self._chain.world.tasks[address]
         created = new_task(task.chain_id, address, task.task_id, task.sponsor, task.config, task.funded)
-        born = next(
-            stamp.block_number
-            for (_, event), stamp in pairs
-            if isinstance(event, TaskCreated) and event.task == address
-        )
-        placed = tuple(
-            self._placed(event, stamp)
-            for (emitter, event), stamp in pairs
-            if (emitter == address and not isinstance(event, TaskCreated))
-            or (emitter == registry and getattr(event, "task", None) == address)
-        )
-        return TaskLog(created, born, placed)
+        return TaskLog(created, stamp.block_number, ())
 
     def _placed(self, event: Event, stamp: _Stamp) -> PlacedEvent:
         hash_ = self._chain.block_hash(stamp.block_number)

@@ -6,13 +6,13 @@ from fastapi.testclient import TestClient
 from tests.audit_api.scene import Scene, client_of, history
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made() -> Scene:
-    """A history that the tests of a module only read."""
+    """A history that tests only read."""
     return history()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(made: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     with client_of(made, tmp_path_factory.mktemp("api")) as found:
         yield found
