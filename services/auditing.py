@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
 from chainfl.audit.verify import Finding, Verdict, check_round, worst
+from chainfl.blobs import get_record
 from chainfl.chain.reader import TaskReader
+from chainfl.codec.cid import Cid
+from chainfl.codec.records import Manifest
+from chainfl.errors import ProtocolError
 from chainfl.ports import BlobStore
+from chainfl.sim.replay import trace_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,17 @@ def audit(reader: TaskReader, store: BlobStore, number: int | None = None) -> It
         if played.ended is None or (number is not None and played.number != number):
             continue
         yield AuditedRound(played, tuple(check_round(played, store, reader.block_hash)))
+
+
+def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]:
+    """A task's run as data, with its manifest where a store is given: what `chainfl simulate --replay` plays again.
+
+    Raises:
+        ProtocolError: no round has been drawn yet.
+    """
+    played = played_rounds(reader)
+    if not played:
+        raise ProtocolError("no round of this task has been drawn yet: there is nothing to trace")
+    config = reader.created.config
+    manifest = get_record(store, Cid.dag_cbor(config.manifest), Manifest) if store is not None else None
+    return trace_of(config, manifest, played)

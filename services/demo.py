@@ -1,5 +1,6 @@
 """The demonstration: a real chain, real processes, a lie and its proof, and an audit of it all."""
 
+import json
 import shutil
 import signal
 import sys
@@ -22,8 +23,9 @@ from chainfl.codec.records import Manifest
 from chainfl.errors import LedgerError
 from chainfl.protocol.round import Task
 from chainfl.redo import floats, head_model
+from chainfl.sim.replay import participants_of
 from chainfl.store.directory import DirectoryStore
-from services.auditing import AuditedRound, audit
+from services.auditing import AuditedRound, audit, trace_task
 from services.devnet import (
     Devnet,
     Person,
@@ -159,9 +161,18 @@ def _sum_up(
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
     tell(f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on")
     tell("audit: every round redone from the chain and the blobs alone")
+    _write_trace(Path(net.home), reader, list(names.values()))
     for one in audit(reader, DirectoryStore(Path(net.home) / "store")):
         result.audit[one.played.number] = one.verdict.value
         tell(f"  round {one.played.number}: {_say(one)}")
+
+
+def _write_trace(home: Path, reader: TaskReader, names: Sequence[str]) -> None:
+    """What `chainfl simulate --replay` needs to play this run again."""
+    trace = trace_task(reader, DirectoryStore(home / "store"))
+    (home / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
+    people = participants_of(names, dict.fromkeys(names[PARTICIPANTS - HOSTILE :], "label-flip"))
+    (home / "participants.json").write_text(json.dumps(people), encoding="utf-8")
 
 
 def _say(one: AuditedRound) -> str:

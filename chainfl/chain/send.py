@@ -17,7 +17,7 @@ from chainfl.chain.rpc import outside
 from chainfl.errors import LedgerError, ProtocolError
 from chainfl.types import Address
 
-_GAS_MARGIN_PERCENT = 25
+_GAS_MARGIN_PERCENT, _GAS_MARGIN = 50, 100_000
 _BUMP_PERCENT = 25
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 
@@ -95,7 +95,9 @@ class Sender:
         try:
             with outside("estimating gas"):
                 # The pending block has the time at which the transaction would run; the newest may be old.
-                return self._w3.eth.estimate_gas(call, "pending") * (100 + _GAS_MARGIN_PERCENT) // 100
+                # What others do meanwhile can make another path of the contract run, so the limit is generous.
+                needed = self._w3.eth.estimate_gas(call, "pending")
+                return needed * (100 + _GAS_MARGIN_PERCENT) // 100 + _GAS_MARGIN
         except ContractLogicError as error:
             raise _in_our_words(error) from None
 

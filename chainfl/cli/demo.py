@@ -57,4 +57,5 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
             "look further: chainfl demo --home ./demo keeps chain logs, nodes' logs and the blob store"
         )
     else:
-        click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store")
+        click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
+        click.echo(f"  chainfl simulate --replay {home}/trace.json --participants {home}/participants.json")

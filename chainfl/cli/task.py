@@ -142,18 +142,25 @@ def show(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json
 @task.command(epilog="Example: chainfl task trace --task 0x… --json > trace.json")
 @rpc_options
 @task_options
+@click.option(
+    "--store",
+    envvar="CHAINFL_STORE",
+    help="Where the manifest lies; a trace with it can be played again alone.",
+)
 @json_option
-def trace(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json: bool) -> int:
-    """Tell a task's rounds as data: seeds, stakes, who acted, each attempt's outcome, model roots."""
-    from chainfl.audit.trace import trace_round
-    from services.auditing import played_rounds
+def trace(
+    rpc_url: str, chain_id: int | None, task: str, from_block: int, store: str | None, as_json: bool
+) -> int:
+    """Tell a task's rounds as data: terms, seeds, stakes, who acted, each attempt's outcome, model roots."""
+    from chainfl.store.address import open_store
+    from services.auditing import trace_task
 
     started = time.perf_counter()
     reader = open_reader(connect(rpc_url, chain_id), task, from_block)
-    rounds = [trace_round(played) for played in played_rounds(reader)]
-    accounts = {str(a.id): a.address.hex() for a in reader.task.accounts.values()}
-    metrics = {"task": task, "chain_id": reader.task.chain_id, "accounts": accounts, "rounds": rounds}
+    metrics = trace_task(reader, open_store(store) if store else None)
     answer = report("task-trace", metrics, seconds=time.perf_counter() - started)
+    rounds = metrics["rounds"]
+    assert isinstance(rounds, list)
     rows = [(str(r["round"]), str(r["outcome"]), str(r["model_root"])) for r in rounds]
     return finish(answer, as_json, lambda _: print_table(("round", "outcome", "model root"), rows))
 
