@@ -82,7 +82,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_anvil(home: Path, accounts: int, extra: Sequence[str] = ()) -> tuple[subprocess.Popen[bytes], str]:
+def start_anvil(
+    home: Path, accounts: int, extra: Sequence[str] = (), chain_id: int = CHAIN_ID
+) -> tuple[subprocess.Popen[bytes], str]:
     """Start anvil on a free loopback port and wait until it answers.
 
     Raises:
@@ -93,7 +95,7 @@ def start_anvil(home: Path, accounts: int, extra: Sequence[str] = ()) -> tuple[s
         raise ToolMissingError("anvil is not installed: run scripts/setup, or install Foundry")
     home.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    arguments = [str(program), "--port", str(port), "--host", "127.0.0.1", "--chain-id", str(CHAIN_ID)]
+    arguments = [str(program), "--port", str(port), "--host", "127.0.0.1", "--chain-id", str(chain_id)]
     arguments += ["--accounts", str(accounts), "--balance", str(_FUNDS // ETHER), "--silent", *extra]
     with (home / "anvil.log").open("wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)

@@ -19,6 +19,7 @@ from chainfl.chain.send import Sender
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
+from chainfl.ports import BlobStore
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal, MemoryStore
@@ -102,12 +103,18 @@ def devchain(home: Path) -> Iterator[Devchain]:
 
 
 def open_task(
-    chain: Devchain, rule: Rule, participants: int = 10, escrow: int = ETHER // 2, **changes: object
+    chain: Devchain,
+    rule: Rule,
+    participants: int = 10,
+    escrow: int = ETHER // 2,
+    store: BlobStore | None = None,
+    **changes: object,
 ) -> ChainTask:
     """A task that learns the quadratic, with everybody enrolled."""
     head = encode([0.0] * LAYOUT.d, 20)
     first = name_model(head, 20, LAYOUT)
-    put_model(chain.store, first)
+    blobs = store or chain.store
+    put_model(blobs, first)
     terms: TaskConfig = config(rule, first_root=merkle.root(head), first_model=first.cid.digest, **changes)
     made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, escrow)
     task = ChainTask(chain, made.address, made.block, {})
@@ -117,5 +124,5 @@ def open_task(
         ledger = ChainLedger(chain.w3, sender, task.reader(), made.address)
         ledger.enrol()
         journal = MemoryJournal(keccak256(sender.address))
-        task.people[sender.address] = Participant(ledger, chain.store, Quadratic(number), journal)
+        task.people[sender.address] = Participant(ledger, blobs, Quadratic(number), journal)
     return task

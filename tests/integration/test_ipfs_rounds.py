@@ -1,0 +1,40 @@
+"""Rounds whose participants sit at two IPFS daemons: what one puts, the other gets; pins hold the history."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from chainfl.audit.verify import Verdict
+from chainfl.codec.cid import Cid
+from chainfl.roles.participant import Participant
+from chainfl.types import Rule
+from services.auditing import audit
+from tests.integration.chain import devchain, open_task
+from tests.store.ipfs_node import ipfs_node
+
+
+def test_a_round_across_two_daemons_is_audited_from_either(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    program = require("ipfs")
+    with (
+        devchain(tmp_path) as chain,
+        ipfs_node(program, tmp_path / "one") as one,
+        ipfs_node(program, tmp_path / "two") as two,
+    ):
+        one.connect(two)
+        task = open_task(chain, Rule.SOFTMAX, participants=7, store=one.store)
+        for number, (account, me) in enumerate(task.people.items()):
+            store = (one, two)[number % 2].store
+            task.people[account] = Participant(me.ledger, store, me.trainer, me.journal)
+
+        task.live(2)
+
+        reader = task.reader()
+        for node in (one, two):
+            assert [each.verdict for each in audit(reader, node.store)] == [Verdict.OK]
+        head = str(Cid.dag_cbor(reader.task.head_block))
+        pinned = [key for node in (one, two) for line in node.rpc("pin/ls") for key in line["Keys"]]
+        assert head in pinned
+        (first,) = one.rpc("dag/get", arg=f"{head}/updates/0/worker")
+        assert first["/"]["bytes"]
