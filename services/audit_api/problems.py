@@ -86,12 +86,12 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How a route's problems stand in the OpenAPI document."""
+    """How a route's problems stand in the OpenAPI document; any route may find a request too large."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": schema}},
         }
-        for status in statuses
+        for status in (*statuses, 413, 414)
     }
