@@ -1,6 +1,6 @@
 """Other projects to measure against: each in a virtual environment of its own under .cache/, driven line by line.
 
-A peer sees our torch and numpy (a `.pth` file, written after its own packages), so both sides compute with the same.
+A peer sees our torch, numpy and chainfl (a `.pth` file, written after its own packages): both sides compute alike.
 """
 
 import json
@@ -38,7 +38,7 @@ def peer_python(name: str, requirements: Sequence[str], *, alone: bool = False) 
             last = (done.stderr.strip() or "no reason given").splitlines()[-1]
             raise ToolMissingError(f"peer {name} cannot be installed: {last}")
     site = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    (site / "zz_ours.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (site / "zz_ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
     mark.write_text("\n".join(requirements))
     return python
 
