@@ -24,11 +24,13 @@ def devnet() -> None:
 @json_option
 def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> int:
     """Start anvil, deploy, fund, make keys, and start a process for each participant."""
+    from chainfl.chain.keys import address_of
     from chainfl.chain.rpc import open_rpc
     from services.devnet import (
         Devnet,
         Person,
         enrol,
+        fund,
         is_running,
         load_devnet,
         make_keys,
@@ -54,6 +56,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         open_task(net, open_rpc(url), keys, people, terms, narrate)
         for number, person in enumerate(people):
             start_node(net, person, number, len(people), "iid", 7)
+        fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate("waiting for the nodes")
         enrol(net, open_rpc(url), keys, people)
     except BaseException:
@@ -107,6 +110,9 @@ def down(home: Path, as_json: bool) -> int:
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
         click.echo(f"{name.replace('_', ' '):<8} {value}")
-    click.echo(
-        f"next: chainfl task show --rpc-url {answer.metrics['rpc_url']} --task {answer.metrics['task']}"
-    )
+    home = answer.metrics["home"]
+    click.echo("\nto take part yourself, as the guest (100 ETH), paste:")
+    click.echo(f"export CHAINFL_RPC_URL={answer.metrics['rpc_url']} CHAINFL_TASK={answer.metrics['task']}")
+    click.echo(f"export CHAINFL_STORE={answer.metrics['store']} CHAINFL_FACTORY={answer.metrics['factory']}")
+    click.echo(f"export CHAINFL_KEYSTORE={home}/keys/guest.json CHAINFL_PASSWORD_FILE={home}/password")
+    click.echo("chainfl stake add 5 --enrol && chainfl node run --dataset npz:mine.npz")
