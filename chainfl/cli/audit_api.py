@@ -49,7 +49,10 @@ def serve(
     json_logs: bool,
     **flags: Any,
 ) -> int:
-    """Serve what the chain says of its tasks, and whether it is true: JSON and a dashboard, read-only."""
+    """Serve the audit API and its dashboard.
+
+    What the chain says of its tasks, and whether it is true: JSON for machines, pages for people; read-only.
+    """
     try:
         from services.audit_api.app import create_app
         from services.audit_api.server import address_of, listen, make_server

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 from fastapi import Depends, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi.concurrency import run_in_threadpool
 
 from chainfl.errors import NotIndexedError
 from services.audit_api.audits import Auditor

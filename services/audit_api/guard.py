@@ -2,11 +2,16 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
 
 MAX_QUERY: Final = 2_048
 MAX_PATH: Final = 1_024
@@ -22,6 +27,9 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+
+_RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Guard:
@@ -42,7 +50,7 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                MutableHeaders(scope=message).update(HEADERS)
+                message["headers"] = [*message.get("headers", ()), *_RAW_HEADERS]
             await send(message)
 
         refused = _refusal(scope)
@@ -60,8 +68,8 @@ class Guard:
 
 
 def _refusal(scope: Scope) -> tuple[HTTPStatus, str] | None:
-    headers = Headers(scope=scope)
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+    headers = dict(scope["headers"])
+    if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no route takes a body: this service only reads"
     if len(scope["query_string"]) > MAX_QUERY or len(scope["raw_path"] or b"") > MAX_PATH:
         return HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_PATH} bytes, a query {MAX_QUERY}"

@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from chainfl.errors import (
     ChainflError,
@@ -24,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
+_OUR_OWN = (401, 404, 405)
+"""What routing and files refuse by themselves."""
 
 _STATUSES: tuple[tuple[type[ChainflError], int, str], ...] = (
     (NotIndexedError, 404, "not-found"),
@@ -54,7 +55,8 @@ def install(app: FastAPI) -> None:
     """Let every error leave the app as a problem."""
     app.add_exception_handler(ChainflError, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _http)
+    for status in _OUR_OWN:
+        app.add_exception_handler(status, _http)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -72,11 +74,13 @@ async def _malformed(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    kind = "not-found" if error.status_code == HTTPStatus.NOT_FOUND else "http"
-    detail = f"{request.method} {request.url.path}: {error.detail}"
-    answer = problem(request, error.status_code, kind, detail)
-    answer.headers.update(error.headers or {})
+    """No such route, method or file."""
+    status = int(getattr(error, "status_code", HTTPStatus.NOT_FOUND))
+    kind = "not-found" if status == HTTPStatus.NOT_FOUND else "http"
+    answer = problem(
+        request, status, kind, f"{request.method} {request.url.path}: {HTTPStatus(status).phrase}"
+    )
+    answer.headers.update(getattr(error, "headers", None) or {})
     return answer
 
 

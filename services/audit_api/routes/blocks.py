@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi.concurrency import run_in_threadpool
 
 from chainfl.errors import NotIndexedError
 from services.audit_api import schemas
