@@ -158,7 +158,8 @@ export async function roundPage(task, number) {
       lies.map((attempt) => lieBox(task, block, attempt)),
       facts([
         ["loss before", loss(block.head_loss), "of the model it started from"],
-        ["updates", `${block.included} of ${block.revealed}`, "count / were revealed"],
+        block.scores || block.outcome !== "open" ? ["updates", `${block.included} of ${block.revealed}`, "count / were revealed"]
+          : ["updates", count(block.committed), `sealed, ${block.revealed} revealed`],
         ["rewards", eth(block.paid), "to all together"], ["slashed", eth(block.slashed)], ["gas", count(block.gas), "its transactions"],
       ]),
       auditCard(task, number),
