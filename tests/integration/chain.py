@@ -1,5 +1,7 @@
 """A real anvil with the real contracts, and participants who act on it from this process."""
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +39,16 @@ class Devchain:
     url: str
     deployment: Deployment
     store: MemoryStore
+    pid: int
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The chain stops dead, and goes on afterwards."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def sender(self, name: str) -> Sender:
         """An account with ether, by name."""
@@ -93,7 +105,7 @@ def devchain(home: Path) -> Iterator[Devchain]:
     process, url = start_anvil(home, 1)
     try:
         w3 = open_rpc(url)
-        chain = Devchain(w3, url, Deployment(CHAIN_ID, "", 1), MemoryStore())
+        chain = Devchain(w3, url, Deployment(CHAIN_ID, "", 1), MemoryStore(), process.pid)
         told: list[str] = []
         chain.deployment = deploy(w3, chain.sender("deployer"), home / "chain.json", 1, CHAIN_ID, told.append)
         yield chain

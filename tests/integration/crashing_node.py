@@ -23,7 +23,7 @@ from chainfl.chain.rpc import open_rpc
 from chainfl.chain.send import Sender
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty
-from chainfl.store.directory import DirectoryStore
+from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
 from services.logs import set_up_logs
 from services.node.serve import serve
@@ -119,7 +119,7 @@ def main(file: Path) -> None:
     ledger = CrashingLedger(w3, sender, TaskReader(w3, task, plan["chain_id"], plan["from_block"]), task)
     ledger.crashes = crashes
     journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
-    store = DirectoryStore(Path(plan["store"]))
+    store = open_store(plan["store"])
     participant = Participant(ledger, store, Quadratic(plan["seed"]), CrashingJournal(journal, crashes))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

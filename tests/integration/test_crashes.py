@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,17 +21,19 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
 from chainfl.protocol.events import Convicted, RoundEnded, Silent
-from chainfl.store.directory import DirectoryStore
+from chainfl.store.address import open_store
 from chainfl.types import Address, Outcome, Phase, Rule
 from services.devnet import CHAIN_ID
 from tests.integration.chain import Devchain, devchain
 from tests.integration.crashing_node import ACTIONS
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT
+from tests.store.ipfs_node import ipfs_node
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = os.environ | {"CHAINFL_NO_NUMBA": "1"}
 """Vectors are tiny here, and a node that was killed shall be back at once."""
+PAUSE = 20
 PLACES = [
     f"{action}: {when}" for action in ACTIONS for when in ("before send", "after send", "after receipt")
 ]
@@ -78,10 +81,16 @@ class Swarm:
 
 
 def open_swarm(
-    chain: Devchain, home: Path, rounds: int, crashes: Callable[[int], list[str]]
+    chain: Devchain,
+    home: Path,
+    rounds: int,
+    crashes: Callable[[int], list[str]],
+    address: str | None = None,
+    **changes: object,
 ) -> tuple[Swarm, TaskReader]:
     """A task with seven nodes that have places to crash at."""
-    store = DirectoryStore(home / "store")
+    address = address or f"dir:{home / 'store'}"
+    store = open_store(address)
     head = encode([0.0] * LAYOUT.d, 20)
     first = name_model(head, 20, LAYOUT)
     put_model(store, first)
@@ -91,6 +100,7 @@ def open_swarm(
         first_model=first.cid.digest,
         rounds=rounds,
         challenge_seconds=20,  # longer than a node needs to come back
+        **changes,
     )
     made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, rounds * ETHER // 8)
     swarm = Swarm(home)
@@ -110,7 +120,7 @@ def open_swarm(
                     "from_block": made.block,
                     "secret_file": str(home / f"{name}.key"),
                     "home": str(home / name),
-                    "store": str(home / "store"),
+                    "store": address,
                     "seed": number,
                     "crashes": crashes(number),
                     "crashed": [],
@@ -179,3 +189,72 @@ def test_nodes_that_are_killed_anywhere_come_back_and_lose_nothing(
         assert_nothing_was_lost(chain, reader, 3)
         kinds = {place.partition(": ")[2] for place in swarm.crashed()}
         assert kinds == {"before journal", "after journal", "before send", "after send", "after receipt"}
+
+
+def until(swarm: Swarm, reader: TaskReader, phase: Phase, seconds: float = 60) -> None:
+    """Wait until the round stands in this phase."""
+    end = time.monotonic() + seconds
+    while reader.refresh().round.phase is not phase:
+        swarm.revive()
+        assert time.monotonic() < end, f"{phase!r} is not reached"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_chain_that_stands_still_for_a_while_costs_nobody_anything(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [])
+        try:
+            until(swarm, reader, Phase.TRAIN)
+            with chain.paused():
+                time.sleep(PAUSE)
+            run_out(swarm, reader, 120)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 1)
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_for_a_while_costs_nobody_anything(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain, ipfs_node(require("ipfs"), tmp_path / "ipfs") as node:
+        swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [], node.address)
+        try:
+            until(swarm, reader, Phase.TRAIN)
+            with node.paused():
+                time.sleep(PAUSE)
+            run_out(swarm, reader, 180)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 1)
+
+
+@pytest.mark.slow
+def test_a_validator_that_misses_its_deadline_is_slashed_alone(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [], score_seconds=10)
+        try:
+            until(swarm, reader, Phase.TRAIN)
+            late = reader.task.round.committee[0]
+            os.kill(swarm.running[f"node{late}"].pid, signal.SIGSTOP)
+            until(swarm, reader, Phase.TALLY)
+            os.kill(swarm.running[f"node{late}"].pid, signal.SIGCONT)
+            run_out(swarm, reader, 120)
+        finally:
+            swarm.stop()
+
+        log = [logged.event for logged in reader.log]
+        assert [event.outcome for event in log if isinstance(event, RoundEnded)] == [Outcome.FINAL]
+        assert [(event.id, event.phase) for event in log if isinstance(event, Silent)] == [
+            (late, Phase.SCORE)
+        ]

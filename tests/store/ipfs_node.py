@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,16 @@ class Node:
 
     address: str
     store: IpfsStore
+    pid: int
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The daemon stops dead, and goes on afterwards."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def rpc(self, command: str, **query: str) -> list[Any]:
         """The JSON lines that the daemon answers."""
@@ -48,7 +59,7 @@ def ipfs_node(program: Path, repo: Path) -> Iterator[Node]:
         assert address is not None, f"{program} ended before it was ready"
         store = open_store(f"ipfs:{address}", LIMITS)
         assert isinstance(store, IpfsStore)
-        yield Node(f"ipfs:{address}", store)
+        yield Node(f"ipfs:{address}", store, process.pid)
         store.close()
     finally:
         process.terminate()
