@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from chainfl.audit.history import PlayedRound
+from chainfl.codec.scores import decode_scores, vouches
 from chainfl.protocol import events
+from chainfl.protocol.round import Task, score_kind
 
 
 def trace_round(played: PlayedRound) -> dict[str, object]:
@@ -17,17 +19,33 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
         "draw_block": drawn.block_number if drawn else None,
         "seed": drawn.seed.hex() if drawn else None,
         "changes": [
-            {"id": e.id, "weight": e.weight, "active_from": e.active_from}
-            for e in log
+            {
+                "id": e.id,
+                "weight": e.weight,
+                "active_from": e.active_from,
+                "before_draw": drawn is None or index < log.index(drawn),
+            }
+            for index, e in enumerate(log)
             if isinstance(e, events.WeightSet)
         ],
         "committed": sorted(round_.updates),
         "revealed": sorted(id_ for id_, update in round_.updates.items() if update.root is not None),
         "scored": sorted(round_.scores),
         "scores_revealed": sorted(i for i, scores in round_.scores.items() if scores.revealed is not None),
+        "vouches": _vouches(standing),
         "attempts": _attempts(log),
         "model_root": played.ended.head_root.hex() if played.ended else None,
         "included": list(standing.round.tally.included) if standing.round.tally else None,
+    }
+
+
+def _vouches(standing: Task) -> dict[str, list[bool]]:
+    """For every validator that revealed: which of the updates it vouched for, in index order."""
+    kind, count = score_kind(standing.config.rule), len(standing.round.order)
+    return {
+        str(id_): [vouches(kind, entry) for entry in decode_scores(kind, scores.revealed, count).entries]
+        for id_, scores in standing.round.scores.items()
+        if scores.revealed is not None
     }
 
 

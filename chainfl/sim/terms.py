@@ -15,16 +15,28 @@ _SECONDS = 60
 
 def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest) -> TaskConfig:
     """The config of an experiment whose first model has this root and name."""
-    rule, values = parse_rule(experiment.rule)
-    most = experiment.workers
+    config = default_terms(experiment.rule, dimension, experiment.committee, experiment.min_updates)
+    return replace(
+        config,
+        first_root=root,
+        first_model=model,
+        scale=experiment.scale,
+        max_updates=experiment.workers,
+        rounds=experiment.rounds,
+    )
+
+
+def default_terms(rule_text: str, dimension: int, committee: int, min_updates: int) -> TaskConfig:
+    """The terms of a rule with what nobody decided otherwise; at least as many updates as the rule needs."""
+    rule, values = parse_rule(rule_text)
     tolerated = {Rule.FEDROB: "b", Rule.KRUM: "f", Rule.MULTI_KRUM: "f"}.get(rule)
     config = TaskConfig(
         manifest=bytes(32),
-        first_root=root,
-        first_model=model,
+        first_root=bytes(32),
+        first_model=bytes(32),
         dimension=dimension,
         depth=merkle.depth(dimension),
-        scale=experiment.scale,
+        scale=20,
         rule=rule,
         statistic=Statistic.MEAN if values["mean"] else Statistic.MEDIAN,
         beta=int(values["beta"] * WAD) if rule.is_softmax else 0,
@@ -34,12 +46,12 @@ def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest
         keep=int(values["keep"] * WAD) if rule.is_elected else 0,
         by_samples=bool(values["samples"]),
         unique_roots=bool(values["unique"]),
-        committee_size=experiment.committee,
+        committee_size=committee,
         redraw_every=int(values["redraw"]),
-        min_updates=experiment.min_updates,
-        max_updates=most,
+        min_updates=min_updates,
+        max_updates=20,
         max_samples=10**9,
-        rounds=experiment.rounds,
+        rounds=5,
         target=0,
         min_stake=ETHER,
         train_seconds=_SECONDS,
