@@ -1,7 +1,5 @@
 """A real anvil with the real contracts, and participants who act on it from this process."""
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,15 +38,6 @@ class Devchain:
     deployment: Deployment
     store: MemoryStore
     pid: int
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """The chain stops dead, and goes on afterwards."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
 
     def sender(self, name: str) -> Sender:
         """An account with ether, by name."""

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from chainfl.types import Address, Outcome, Phase, Rule
 from services.devnet import CHAIN_ID
 from tests.integration.chain import Devchain, devchain
 from tests.integration.crashing_node import ACTIONS
+from tests.processes import paused
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT
 from tests.store.ipfs_node import ipfs_node
@@ -209,7 +209,7 @@ def test_a_chain_that_stands_still_for_a_while_costs_nobody_anything(
         swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [])
         try:
             until(swarm, reader, Phase.TRAIN)
-            with chain.paused():
+            with paused(chain.pid):
                 time.sleep(PAUSE)
             run_out(swarm, reader, 120)
         finally:
@@ -227,7 +227,7 @@ def test_a_store_that_is_away_for_a_while_costs_nobody_anything(
         swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [], node.address)
         try:
             until(swarm, reader, Phase.TRAIN)
-            with node.paused():
+            with paused(node.pid):
                 time.sleep(PAUSE)
             run_out(swarm, reader, 180)
         finally:
@@ -246,9 +246,8 @@ def test_a_validator_that_misses_its_deadline_is_slashed_alone(
         try:
             until(swarm, reader, Phase.TRAIN)
             late = reader.task.round.committee[0]
-            os.kill(swarm.running[f"node{late}"].pid, signal.SIGSTOP)
-            until(swarm, reader, Phase.TALLY)
-            os.kill(swarm.running[f"node{late}"].pid, signal.SIGCONT)
+            with paused(swarm.running[f"node{late}"].pid):
+                until(swarm, reader, Phase.TALLY)
             run_out(swarm, reader, 120)
         finally:
             swarm.stop()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,15 +23,6 @@ class Node:
     address: str
     store: IpfsStore
     pid: int
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """The daemon stops dead, and goes on afterwards."""
-        os.kill(self.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.pid, signal.SIGCONT)
 
     def rpc(self, command: str, **query: str) -> list[Any]:
         """The JSON lines that the daemon answers."""
