@@ -233,6 +233,20 @@ def start_node(
     return process
 
 
+def start_api(net: Devnet) -> str:
+    """Start the audit API with its dashboard for this devnet; answers its address."""
+    port, home = free_port(), Path(net.home)
+    arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
+    (home / "logs").mkdir(exist_ok=True)
+    with (home / "logs" / "audit-api.log").open("ab") as log:
+        process = subprocess.Popen(
+            arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    net.processes["audit-api"] = process.pid
+    net.save()
+    return f"http://127.0.0.1:{port}"
+
+
 def stop(net: Devnet, seconds: float = 10) -> list[str]:
     """End exactly what was started, nodes first, politely and then not; answers who was ended."""
     order = sorted(net.processes, key=lambda name: name == "anvil")

@@ -36,6 +36,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         make_keys,
         open_task,
         start_anvil,
+        start_api,
         start_node,
         stop,
     )
@@ -59,6 +60,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate("waiting for the nodes")
         enrol(net, open_rpc(url), keys, people)
+        dashboard = start_api(net)
     except BaseException:
         stop(net)
         raise
@@ -68,6 +70,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         "factory": net.factory,
         "store": net.store,
         "home": str(folder),
+        "dashboard": dashboard,
     }
     return finish(report("devnet-up", metrics), as_json, _show)
 

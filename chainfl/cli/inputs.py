@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
@@ -16,16 +17,30 @@ from chainfl.errors import InputError
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
+_MAX_DEPTH = 64
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
 _VECTOR_FORMS = "values (with s), w, u or bytes"
 
 
 def read_object(stream: BinaryIO) -> dict[str, Json]:
     """One JSON object."""
+    data = stream.read()
+    _check_depth(data)
     try:
-        value: Json = json.loads(stream.read())
+        value: Json = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"input is not JSON: {error}") from error
     return mapping(value, "input")
+
+
+def _check_depth(data: bytes) -> None:
+    """Refuse nesting that would exhaust the stack of a JSON reader, whatever its own limit is."""
+    depth = 0
+    for bracket in _BRACKET.findall(_TEXT.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > _MAX_DEPTH:
+            raise InputError(f"input is not JSON: nested more than {_MAX_DEPTH} deep")
 
 
 def mapping(value: Json, path: str) -> dict[str, Json]:
