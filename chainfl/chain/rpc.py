@@ -85,5 +85,9 @@ def check_chain(w3: Web3, expected: int | None) -> int:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, requests.ConnectionError | ConnectionError):
+        return "the endpoint does not answer: is it running, and is its address right?"
+    if isinstance(error, requests.Timeout | TimeoutError):
+        return "the endpoint did not answer in time"
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

@@ -51,6 +51,10 @@ def build_trainer(settings: NodeSettings, manifest: Manifest) -> Trainer:
     if settings.attack is None:
         return trainer
     attack, _ = worker_attack(settings.attack)
+    if attack.labels is None:
+        raise InputError(
+            f"attack {settings.attack!r}: a node only poisons its labels; chainfl simulate has the others"
+        )
     return trainer.on(
         poisoned(trainer.train_on, attack, dataset.classes),
         poisoned(trainer.held_out, attack, dataset.classes),
