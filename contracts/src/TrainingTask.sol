@@ -144,6 +144,8 @@ contract TrainingTask is ITrainingTask {
         require(committed >> position & 1 == 0, AlreadyCommitted(round));
         require(digest != 0, ZeroCommitment());
 
+        // A committee has at most 45 positions.
+        // forge-lint: disable-next-line(unsafe-typecast)
         _s.seats.committed = uint48(committed | 1 << position);
         _s.scores[position] = digest;
 
@@ -161,6 +163,8 @@ contract TrainingTask is ITrainingTask {
         bytes32 payload = keccak256(abi.encode(_s.rootsHash, scores));
         require(_s.scores[position] == _sealed(round, Phase.Score, payload, salt), WrongReveal());
 
+        // A committee has at most 45 positions.
+        // forge-lint: disable-next-line(unsafe-typecast)
         t.revealed |= uint48(1 << position);
         _s.scores[position] = keccak256(scores);
 
@@ -488,7 +492,10 @@ contract TrainingTask is ITrainingTask {
         );
         require(t.voted >> position & 1 == 0, AlreadyVoted());
 
+        // A committee has at most 45 positions.
+        // forge-lint: disable-next-line(unsafe-typecast)
         t.voted |= uint48(1 << position);
+        // forge-lint: disable-next-line(unsafe-typecast)
         if (attests) t.attested |= uint48(1 << position);
 
         emit Voted(round, attempt, id, attests);

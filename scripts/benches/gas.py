@@ -125,13 +125,14 @@ def anvil() -> Iterator[Node]:
         port = probe.getsockname()[1]
     command = [str(tools.require("anvil")), "--port", str(port), "--silent", "--hardfork", "prague"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=MINING_SECONDS)
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=MINING_SECONDS)
         node = Node(connection)
         _wait(node)
         node.rpc("anvil_autoImpersonateAccount", True)
         yield node
     finally:
+        connection.close()
         process.terminate()
         process.wait(timeout=MINING_SECONDS)
 
@@ -234,7 +235,9 @@ def scores_of(rule: Rule, member: int, updates: int) -> bytes:
     head = (10**12 + member).to_bytes(8, "big")
     if not rule.is_softmax:
         return head + ((1 << updates) - 1).to_bytes((updates + 7) // 8, "little")
-    entries = ((10**12 + 7919 * (17 * i + 31 * member) % 10**9).to_bytes(8, "big") for i in range(updates))
+    entries = (
+        (10**12 + 7_919_000_003 * (17 * i + 31 * member) % 10**11).to_bytes(8, "big") for i in range(updates)
+    )
     return head + b"".join(entries)
 
 

@@ -4,6 +4,8 @@ pragma solidity 0.8.37;
 import {FixedPointMathLib} from "solady/utils/FixedPointMathLib.sol";
 import {LibBit} from "solady/utils/LibBit.sol";
 
+import {Words} from "./Words.sol";
+
 /// @title Committee
 /// @notice Which updates count and who judges next: inclusion, ranking by statistic, selection of the near or far, and
 /// election of the middle (CMFL).
@@ -35,9 +37,11 @@ library Committee {
     /// @notice The members of a set, ascending.
     function members(uint256 set) internal pure returns (uint256[] memory list) {
         list = new uint256[](LibBit.popCount(set));
-        uint256 count = 0;
-        for (uint256 left = set; left != 0; left &= left - 1) {
-            list[count++] = LibBit.ffs(left);
+        unchecked {
+            uint256 count = 0;
+            for (uint256 i = 0; set != 0; (++i, set >>= 1)) {
+                if (set & 1 != 0) Words.put(list, count++, i);
+            }
         }
     }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {FixedPointMathLib} from "solady/utils/FixedPointMathLib.sol";
 import {LibBit} from "solady/utils/LibBit.sol";
 
 import {Words} from "./Words.sol";
@@ -46,7 +45,9 @@ library Scores {
         pure
         returns (bool)
     {
-        uint256 length = kind == ScoreKind.Bit ? (updates + 7) / 8 : updates * _entryBytes(_format(kind));
+        uint256 length = (updates + 7) / 8;
+        if (kind == ScoreKind.Loss) length = updates * _entryBytes(_LOSS_DROP);
+        else if (kind == ScoreKind.Distance) length = updates * _entryBytes(_DISTANCE_DROP);
         if (scores.length != HEAD_BYTES + length) return false;
         uint256 spare = kind == ScoreKind.Bit ? updates & 7 : 0;
         return spare == 0 || uint8(scores[scores.length - 1]) >> spare == 0;
@@ -63,16 +64,24 @@ library Scores {
         uint256 updates
     ) internal pure returns (Verdict memory verdict) {
         uint256 majority = size / 2 + 1;
+        bool isMean = statistic == Statistic.Mean;
         uint256[] memory starts = _starts(reveals);
-        uint256[] memory column = new uint256[](starts.length);
+        uint256[] memory column = _roomFor(starts.length);
 
-        uint256 numbers = _column(starts, _LOSS, 0, column);
-        verdict.head = numbers < majority ? NO_NUMBER : _statistic(column, numbers, statistic);
+        (uint256 numbers, uint256 value) = _column(starts, _LOSS_DROP, TO_WAD, 0, isMean, column);
+        verdict.head = numbers < majority ? NO_NUMBER : value;
 
-        verdict.statistics = new uint256[](updates);
-        verdict.included = kind == ScoreKind.Bit
-            ? _vouchedBits(starts, majority, updates)
-            : _vouchedNumbers(starts, majority, _format(kind), statistic, column, verdict.statistics);
+        uint256[] memory statistics = new uint256[](updates);
+        verdict.statistics = statistics;
+        if (kind == ScoreKind.Bit) {
+            verdict.included = _vouchedBits(starts, majority, updates);
+        } else if (kind == ScoreKind.Loss) {
+            verdict.included =
+                _vouchedNumbers(starts, majority, _LOSS_DROP, TO_WAD, isMean, column, statistics);
+        } else {
+            verdict.included =
+                _vouchedNumbers(starts, majority, _DISTANCE_DROP, 1, isMean, column, statistics);
+        }
     }
 
     /// @notice How far one validator's scores are from the committee's: `⌊Σ min(|score − statistic|, cap) / K⌋` over the K
@@ -87,39 +96,66 @@ library Scores {
         if (count == 0) return 0;
 
         uint256 place = _start(scores) + HEAD_BYTES;
-        uint256 sum = kind == ScoreKind.Bit
-            ? cap * _unvouched(place, included)
-            : _gaps(place, _format(kind), included, verdict.statistics, cap);
+        uint256 sum;
+        if (kind == ScoreKind.Bit) {
+            sum = cap * _unvouched(place, included);
+        } else if (kind == ScoreKind.Loss) {
+            sum = _gaps(place, _LOSS_DROP, TO_WAD, included, verdict.statistics, cap);
+        } else {
+            sum = _gaps(place, _DISTANCE_DROP, 1, included, verdict.statistics, cap);
+        }
         return sum / count;
     }
 
-    /// @dev Assembly because a tally runs it for every score: at most 2048 times, at a third of the gas.
-    function _gaps(uint256 place, uint256 format, uint256 included, uint256[] memory statistics, uint256 cap)
-        private
-        pure
-        returns (uint256 sum)
-    {
+    /// @dev Run by run of included updates: nearly always there is one run, and nothing is asked about each update.
+    function _gaps(
+        uint256 place,
+        uint256 drop,
+        uint256 factor,
+        uint256 included,
+        uint256[] memory statistics,
+        uint256 cap
+    ) private pure returns (uint256 sum) {
+        unchecked {
+            uint256 statistic = 32;
+            while (included != 0) {
+                uint256 skipped = LibBit.ffs(included);
+                uint256 run = LibBit.ffs(~(included >> skipped));
+                place += skipped * _entryBytes(drop);
+                statistic += skipped * 32;
+                sum += _gapsOfRun(place, drop, factor, statistics, statistic, run, cap);
+                place += run * _entryBytes(drop);
+                statistic += run * 32;
+                included >>= skipped + run;
+            }
+        }
+    }
+
+    /// @dev Assembly because a tally runs it for every score: at most 2048 times, at a third of the gas. The compiler makes
+    /// one of these for each kind of score.
+    function _gapsOfRun(
+        uint256 place,
+        uint256 drop,
+        uint256 factor,
+        uint256[] memory statistics,
+        uint256 statistic,
+        uint256 run,
+        uint256 cap
+    ) private pure returns (uint256 sum) {
         assembly ("memory-safe") {
-            let drop := shr(128, format)
-            let factor := and(format, 0xffffffff)
-            let none := shr(drop, not(0))
-            let step := sub(32, shr(3, drop))
-            let statistic := add(statistics, 32)
-            for {} included { included := shr(1, included) } {
-                if and(included, 1) {
-                    let raw := shr(drop, calldataload(place))
-                    let gap := cap
-                    if lt(raw, none) {
-                        let score := mul(raw, factor)
-                        let middle := mload(statistic)
-                        gap := sub(score, middle)
-                        if gt(middle, score) { gap := sub(middle, score) }
-                        if gt(gap, cap) { gap := cap }
-                    }
-                    sum := add(sum, gap)
-                }
-                place := add(place, step)
-                statistic := add(statistic, 32)
+            statistic := add(statistics, statistic)
+            let end := add(statistic, shl(5, run))
+            // Entries are 8 or 16 bytes, statistics 32: one pointer serves both, divided by 4 or 2.
+            let ratio := sub(shr(6, drop), 1)
+            place := sub(place, shr(ratio, statistic))
+            for {} lt(statistic, end) { statistic := add(statistic, 32) } {
+                let raw := shr(drop, calldataload(add(place, shr(ratio, statistic))))
+                // Both are at most 2^128: the difference has a sign, and its absolute value follows without a jump.
+                let gap := sub(mul(raw, factor), mload(statistic))
+                let sign := sar(255, gap)
+                gap := sub(xor(gap, sign), sign)
+                if or(gt(gap, cap), eq(raw, shr(drop, not(0)))) { gap := cap }
+                sum := add(sum, gap)
             }
         }
     }
@@ -135,17 +171,13 @@ library Scores {
 
     /* FORMATS */
 
-    /// @dev A format packs what reading an entry needs: how far to shift its word right, and what to multiply it with.
-    uint256 private constant _LOSS = 192 << 128 | TO_WAD;
-    uint256 private constant _DISTANCE = 128 << 128 | 1;
+    /// @dev How far to shift a word right that starts with an entry.
+    uint256 private constant _LOSS_DROP = 192;
+    uint256 private constant _DISTANCE_DROP = 128;
 
-    function _format(ScoreKind kind) private pure returns (uint256) {
-        return kind == ScoreKind.Loss ? _LOSS : _DISTANCE;
-    }
-
-    function _entryBytes(uint256 format) private pure returns (uint256) {
+    function _entryBytes(uint256 drop) private pure returns (uint256) {
         unchecked {
-            return 32 - (format >> 131);
+            return 32 - drop / 8;
         }
     }
 
@@ -176,44 +208,93 @@ library Scores {
         }
     }
 
-    /// @dev Puts the entries at `offset` that vouch in front of `column` and says how many they are.
-    function _column(uint256[] memory starts, uint256 format, uint256 offset, uint256[] memory column)
+    /// @dev Room for one column. The word before its first entry is 0: an insertion stops there at the latest.
+    function _roomFor(uint256 count) private pure returns (uint256[] memory column) {
+        column = new uint256[](count);
+        assembly ("memory-safe") {
+            mstore(column, 0)
+        }
+    }
+
+    /// @dev How many entries at `offset` vouch, and their statistic (0 when none does). Mean: `⌊Σ/n⌋` in WAD, which is
+    /// `⌊Σ·10^6/n⌋`. Median: element `⌊n/2⌋` of the sorted, from 0.
+    function _column(
+        uint256[] memory starts,
+        uint256 drop,
+        uint256 factor,
+        uint256 offset,
+        bool isMean,
+        uint256[] memory column
+    ) private pure returns (uint256 vouches, uint256 value) {
+        unchecked {
+            (vouches, value) = isMean ? _sum(starts, drop, offset) : _middle(starts, drop, offset, column);
+            value *= factor;
+            if (isMean && vouches != 0) value /= vouches;
+        }
+    }
+
+    /// @dev An entry stands in the high bits of its word and vouches when they are not all ones.
+    function _sum(uint256[] memory starts, uint256 drop, uint256 offset)
         private
         pure
-        returns (uint256 vouches)
+        returns (uint256 vouches, uint256 sum)
     {
         assembly ("memory-safe") {
-            let drop := shr(128, format)
-            let factor := and(format, 0xffffffff)
-            let none := shr(drop, not(0))
-            let first := add(column, 32)
-            let next := first
             let end := add(add(starts, 32), shl(5, mload(starts)))
             for { let place := add(starts, 32) } lt(place, end) { place := add(place, 32) } {
-                let raw := shr(drop, calldataload(add(mload(place), offset)))
-                mstore(next, mul(raw, factor))
-                next := add(next, shl(5, lt(raw, none)))
+                let word := calldataload(add(mload(place), offset))
+                if lt(word, shl(drop, not(0))) {
+                    sum := add(sum, shr(drop, word))
+                    vouches := add(vouches, 1)
+                }
             }
-            vouches := shr(5, sub(next, first))
+        }
+    }
+
+    /// @dev Sorts while it reads, whole words: what stands below an entry orders only equal ones. `column` is room for it.
+    function _middle(uint256[] memory starts, uint256 drop, uint256 offset, uint256[] memory column)
+        private
+        pure
+        returns (uint256 vouches, uint256 middle)
+    {
+        assembly ("memory-safe") {
+            let last := column
+            let end := add(add(starts, 32), shl(5, mload(starts)))
+            for { let place := add(starts, 32) } lt(place, end) { place := add(place, 32) } {
+                let word := calldataload(add(mload(place), offset))
+                if lt(word, shl(drop, not(0))) {
+                    let at := last
+                    for { let below := mload(at) } gt(below, word) { below := mload(at) } {
+                        mstore(add(at, 32), below)
+                        at := sub(at, 32)
+                    }
+                    mstore(add(at, 32), word)
+                    last := add(last, 32)
+                }
+            }
+            vouches := shr(5, sub(last, column))
+            if vouches { middle := shr(drop, mload(add(add(column, 32), shl(5, shr(1, vouches))))) }
         }
     }
 
     function _vouchedNumbers(
         uint256[] memory starts,
         uint256 majority,
-        uint256 format,
-        Statistic statistic,
+        uint256 drop,
+        uint256 factor,
+        bool isMean,
         uint256[] memory column,
         uint256[] memory statistics
     ) private pure returns (uint256 included) {
         unchecked {
             uint256 offset = HEAD_BYTES;
-            for (uint256 i = 0; i < statistics.length; ++i) {
-                uint256 vouches = _column(starts, format, offset, column);
-                offset += _entryBytes(format);
+            uint256 count = statistics.length;
+            for (uint256 i = 0; i < count; ++i) {
+                (uint256 vouches, uint256 value) = _column(starts, drop, factor, offset, isMean, column);
+                offset += _entryBytes(drop);
                 if (vouches < majority) continue;
                 included |= 1 << i;
-                Words.put(statistics, i, _statistic(column, vouches, statistic));
+                Words.put(statistics, i, value);
             }
         }
     }
@@ -232,24 +313,5 @@ library Scores {
                 if (vouches >= majority) included |= 1 << i;
             }
         }
-    }
-
-    /// @dev Mean: `⌊Σ/count⌋` of values already in WAD equals `⌊Σ·10^6/n⌋`. Median: element `⌊count/2⌋` of the sorted, from 0.
-    function _statistic(uint256[] memory column, uint256 count, Statistic statistic)
-        private
-        pure
-        returns (uint256)
-    {
-        if (statistic == Statistic.Median) {
-            Words.sort(column, count);
-            return Words.get(column, count / 2);
-        }
-        uint256 sum = 0;
-        unchecked {
-            for (uint256 j = 0; j < count; ++j) {
-                sum += Words.get(column, j);
-            }
-        }
-        return FixedPointMathLib.rawDiv(sum, count);
     }
 }

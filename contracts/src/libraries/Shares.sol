@@ -60,14 +60,8 @@ library Shares {
     {
         uint256 count = statistics.length;
         parts = new uint256[](count);
+        (uint256 best, uint256 lowest) = _lowest(statistics);
         unchecked {
-            uint256 best = 0;
-            uint256 lowest = statistics[0];
-            for (uint256 i = 1; i < count; ++i) {
-                uint256 value = Words.get(statistics, i);
-                if (value < lowest) (best, lowest) = (i, value);
-            }
-
             uint256 sum = 0;
             for (uint256 i = 0; i < count; ++i) {
                 uint256 distance = (Words.get(statistics, i) - lowest) * beta / WAD;
@@ -77,14 +71,33 @@ library Shares {
                 Words.put(parts, i, e);
                 sum += e;
             }
-
             uint256 left = available;
-            for (uint256 i = 0; i < count; ++i) {
-                uint256 part = FixedPointMathLib.rawDiv(Words.get(parts, i) * available, sum);
-                Words.put(parts, i, part);
-                left -= part;
+            assembly ("memory-safe") {
+                let end := add(add(parts, 32), shl(5, count))
+                for { let place := add(parts, 32) } lt(place, end) { place := add(place, 32) } {
+                    let part := div(mul(mload(place), available), sum)
+                    mstore(place, part)
+                    left := sub(left, part)
+                }
             }
             parts[best] += left;
+        }
+    }
+
+    /// @dev The first among the lowest, and its value.
+    function _lowest(uint256[] memory values) private pure returns (uint256 best, uint256 lowest) {
+        assembly ("memory-safe") {
+            let first := add(values, 32)
+            let end := add(first, shl(5, mload(values)))
+            let found := first
+            lowest := mload(first)
+            for { let place := add(first, 32) } lt(place, end) { place := add(place, 32) } {
+                if lt(mload(place), lowest) {
+                    found := place
+                    lowest := mload(place)
+                }
+            }
+            best := shr(5, sub(found, first))
         }
     }
 

@@ -63,6 +63,10 @@ library TaskArgs {
         return _field(31);
     }
 
+    function devCap() internal view returns (uint256) {
+        return _field(32);
+    }
+
     /// @dev One field of the terms by its place in the struct, from 0: a tenth of the gas of reading them all.
     function _field(uint256 place) private view returns (uint256 value) {
         assembly ("memory-safe") {

@@ -32,15 +32,22 @@ library TaskLists {
 
     /// @notice Writes a list from its start; what stood there before is gone.
     function save(mapping(uint256 => uint256) storage list, uint32[] memory values) internal {
-        uint256 count = values.length;
-        uint256 word = 0;
+        saveFrom(list, 0, values);
+    }
+
+    /// @notice Writes a list from its start: the values from `first` on.
+    function saveFrom(mapping(uint256 => uint256) storage list, uint256 first, uint32[] memory values)
+        internal
+    {
         unchecked {
-            for (uint256 i = 0; i < count; ++i) {
-                word |= entry(values, i) << ((i & 7) << 5);
-                if (i & 7 == 7 || i + 1 == count) {
-                    list[i >> 3] = word;
-                    word = 0;
+            uint256 count = values.length;
+            uint256 place = 0;
+            for (uint256 i = first; i < count; ++place) {
+                uint256 word = 0;
+                for (uint256 lane = 0; lane < 256 && i < count; (lane += 32, ++i)) {
+                    word |= entry(values, i) << lane;
                 }
+                list[place] = word;
             }
         }
     }

@@ -98,6 +98,8 @@ library TaskMoves {
             }
         }
         p.limited = others > room;
+        // At most 45 and 128.
+        // forge-lint: disable-next-line(unsafe-typecast)
         p.expected = uint16(size + FixedPointMathLib.min(room, others));
 
         uint256 first = p.hasElected ? 0 : size;
@@ -292,10 +294,12 @@ library TaskMoves {
         TaskRound.expectOver(p);
 
         Seats memory seats = s.seats;
-        uint256 voters = TaskRound.votersOf(s, p, seats, TaskRound.proposerOf(s, p));
+        uint256 voters = TaskRound.votersOf(s, p, seats, p.taken - 1);
         uint256 silent = voters & ~uint256(seats.voted);
         if (silent != 0) {
             _punishSeats(s, p, silent, Slash.Liveness);
+            // A committee has at most 45 positions.
+            // forge-lint: disable-next-line(unsafe-typecast)
             s.gate.absent |= uint48(silent);
         }
         TaskRound.payCaller(s);

@@ -65,7 +65,7 @@ library TaskProof {
         bytes32[] memory roots = new bytes32[](shown.length);
         uint256[] memory shares = new uint256[](shown.length + 1);
         shares[0] = headShare;
-        uint32[] memory kept = s.shares[p.round].load(0, byRank ? 0 : order.length);
+        uint32[] memory kept = s.shares.load(0, byRank ? 0 : order.length);
         uint256[] memory ranks =
             byRank ? TaskTally.onRanks(c, p.rule, shown.length, Shares.TOTAL - headShare) : new uint256[](0);
         for (uint256 i = 0; i < shown.length; ++i) {
@@ -121,6 +121,8 @@ library TaskProof {
         uint256 amount = registry.slashLie(s.addresses[id], c.lieSlash, finder, c.finderPart, c.burnPart);
         uint256 toEscrow = amount * (WAD - c.finderPart - c.burnPart) / WAD;
         if (toEscrow != 0) {
+            // All ether there is fits 128 bits.
+            // forge-lint: disable-next-line(unsafe-typecast)
             s.escrow += uint128(toEscrow);
             registry.withdraw(toEscrow, address(this));
         }

@@ -10,6 +10,7 @@ import {Rewards} from "./Rewards.sol";
 import {Shares} from "./Shares.sol";
 import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
+import {TaskDeviations} from "./TaskDeviations.sol";
 import {TaskLists} from "./TaskLists.sol";
 import {Account, Pay, Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
 
@@ -23,7 +24,6 @@ library TaskRound {
     uint256 internal constant ATTEMPTS = 3;
     uint256 internal constant UNITS_PER_MIN_STAKE = 1000;
     uint16 internal constant NOBODY_CONVICTED = 1 << 15;
-    uint256 private constant BY_PAIR = 128;
 
     /* PLACES AND TIMES */
 
@@ -104,15 +104,15 @@ library TaskRound {
         return s.roster.get(uint256(p.committeeSize) + p.taken - 1);
     }
 
-    /// @notice E: the committee without the proposer and the convicted, as a set.
-    function votersOf(State storage s, Place memory p, Seats memory seats, uint256 proposer)
+    /// @notice E: the committee without the proposer, who has place `k` in the line, and the convicted, as a set.
+    function votersOf(State storage s, Place memory p, Seats memory seats, uint256 k)
         internal
         view
         returns (uint256 voters)
     {
         uint256 size = p.committeeSize;
         voters = ((1 << size) - 1) & ~uint256(seats.convicted);
-        if (TaskRules.isElected(p.rule)) voters &= ~(1 << s.roster.find(0, size, proposer));
+        if (TaskRules.isElected(p.rule)) voters &= ~(1 << s.roster.find(0, size, s.roster.get(size + k)));
     }
 
     /// @notice Hands the turn to the next in line who was not convicted; nobody left, or nobody left to vote: Void.
@@ -123,7 +123,7 @@ library TaskRound {
             ++k;
         }
         if (p.attempt == ATTEMPTS || k == p.line) return voidRound(s, p);
-        if (votersOf(s, p, seats, s.roster.get(p.committeeSize + k)) == 0) return voidRound(s, p);
+        if (votersOf(s, p, seats, k) == 0) return voidRound(s, p);
 
         // The line has at most 45 places.
         // forge-lint: disable-next-line(unsafe-typecast)
@@ -192,6 +192,8 @@ library TaskRound {
     function credit(State storage s, address who, uint256 amount) internal {
         if (amount == 0) return;
         _owe(s, amount);
+        // All ether there is fits 128 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
         s.accounts[who].credit += uint128(amount);
 
         emit ITrainingTask.Credited(who, amount);
@@ -214,7 +216,9 @@ library TaskRound {
 
     /// @dev Amounts are parts of an escrow of 128 bits.
     function _owe(State storage s, uint256 amount) private {
+        // forge-lint: disable-next-line(unsafe-typecast)
         s.escrow -= uint128(amount);
+        // forge-lint: disable-next-line(unsafe-typecast)
         s.owed += uint128(amount);
     }
 
@@ -255,7 +259,8 @@ library TaskRound {
 
         uint256 amount = TaskArgs.origin().workersBudget;
         if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
-        uint32[] memory shares = s.shares[p.round].load(0, p.updates);
+        uint32[] memory shares = s.shares.load(0, p.updates);
+        s.paidShares[p.round].save(shares);
         uint256 paid = pay.paid;
         uint256 whole = pay.whole;
         unchecked {
@@ -276,6 +281,8 @@ library TaskRound {
         for (uint256 k = 0; k < p.line; ++k) {
             if (seats.convictedLine >> k & 1 == 0) continue;
             uint256 i = TaskLists.find(order, s.roster.get(p.committeeSize + k));
+            // At most 128 updates.
+            // forge-lint: disable-next-line(unsafe-typecast)
             if (i < order.length) updates |= uint128(1 << i);
         }
     }
@@ -291,11 +298,12 @@ library TaskRound {
 
         uint256 count = LibBit.popCount(paid);
         uint256 amount = TaskArgs.origin().committeeBudget;
+        uint256 cap = TaskArgs.devCap();
         uint256[] memory devs = new uint256[](count);
         uint256 total = 0;
         uint256 n = 0;
         for (uint256 left = formed ? paid : 0; left != 0; left &= left - 1) {
-            total += devs[n++] = deviationAt(s, LibBit.ffs(left));
+            total += devs[n++] = TaskDeviations.get(s.deviations, LibBit.ffs(left), cap);
         }
         n = 0;
         for (uint256 left = paid; left != 0; left &= left - 1) {
@@ -304,10 +312,5 @@ library TaskRound {
             credit(s, s.addresses[s.roster.get(LibBit.ffs(left))], part);
             sum += part;
         }
-    }
-
-    /// @notice How far the member at this position was from the committee.
-    function deviationAt(State storage s, uint256 position) internal view returns (uint256) {
-        return uint128(s.deviations[position >> 1] >> (position & 1) * BY_PAIR);
     }
 }

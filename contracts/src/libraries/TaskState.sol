@@ -110,10 +110,12 @@ struct State {
     mapping(uint256 word => uint256) elected;
     /// By committee position: a commitment to scores, after the reveal the hash of the scores.
     mapping(uint256 position => bytes32) scores;
-    /// By committee position, two in a word.
+    /// By committee position (`TaskDeviations`).
     mapping(uint256 word => uint256) deviations;
     mapping(uint256 round => mapping(uint256 word => uint256)) orders;
-    mapping(uint256 round => mapping(uint256 word => uint256)) shares;
+    /// The shares of the running round; a settled round keeps a copy where its workers are paid by them.
+    mapping(uint256 word => uint256) shares;
+    mapping(uint256 round => mapping(uint256 word => uint256)) paidShares;
     mapping(uint256 round => Pay) pays;
     mapping(uint256 id => mapping(uint256 word => uint256)) claimed;
     mapping(bytes32 note => uint256 blockNumber) notes;

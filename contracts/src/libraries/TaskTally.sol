@@ -10,6 +10,7 @@ import {ScoreKind, Scores, Verdict} from "./Scores.sol";
 import {Shares} from "./Shares.sol";
 import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
+import {TaskDeviations} from "./TaskDeviations.sol";
 import {TaskLists} from "./TaskLists.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
@@ -108,16 +109,11 @@ library TaskTally {
         Verdict memory verdict,
         uint256 cap
     ) private {
-        uint256 word = 0;
+        uint256[] memory deviations = new uint256[](vectors.length);
         for (uint256 j = 0; j < vectors.length; ++j) {
-            uint256 position = LibBit.ffs(revealed);
-            revealed &= revealed - 1;
-            word |= Scores.deviation(vectors[j], kind, verdict, cap) << (position & 1) * 128;
-            if (revealed == 0 || LibBit.ffs(revealed) >> 1 != position >> 1) {
-                s.deviations[position >> 1] = word;
-                word = 0;
-            }
+            deviations[j] = Scores.deviation(vectors[j], kind, verdict, cap);
         }
+        TaskDeviations.save(s.deviations, revealed, deviations, cap);
     }
 
     /// @dev p_0 and the shares per revealed update (on ranks: per rank); kept where pay and proofs cannot derive them.
@@ -136,41 +132,52 @@ library TaskTally {
             uint256[] memory ranking = Committee.rank(chosen, verdict.statistics);
             chosen = Committee.select(ranking, c.keep, p.rule == Rule.CommitteeFar);
         }
-        uint256[] memory members = Committee.members(chosen);
-        uint256[] memory parts = _parts(s, p, c, members, verdict.statistics, amount);
-        shares = new uint32[](p.updates);
+        uint256[] memory parts = _parts(s, p, c, chosen, verdict.statistics, amount);
+        shares = new uint32[](uint256(p.updates) + 1);
+        TaskLists.set(shares, 0, headShare);
         unchecked {
-            for (uint256 i = 0; i < members.length; ++i) {
-                TaskLists.set(shares, Words.get(members, i), Words.get(parts, i));
+            uint256 n = 0;
+            for (uint256 i = 1; chosen != 0; (++i, chosen >>= 1)) {
+                if (chosen & 1 != 0) TaskLists.set(shares, i, Words.get(parts, n++));
             }
         }
-        s.shares[p.round].save(shares);
-        return _prepend(headShare, shares);
+        s.shares.saveFrom(1, shares);
     }
 
     function _parts(
         State storage s,
         Place memory p,
         TaskConfig memory c,
-        uint256[] memory members,
+        uint256 chosen,
         uint256[] memory statistics,
         uint256 amount
     ) private view returns (uint256[] memory) {
-        uint256 count = members.length;
-        uint256[] memory values = new uint256[](count);
+        uint256 count = LibBit.popCount(chosen);
         if (TaskRules.isSoftmax(p.rule)) {
-            unchecked {
-                for (uint256 i = 0; i < count; ++i) {
-                    Words.put(values, i, Words.get(statistics, Words.get(members, i)));
-                }
-            }
-            return Shares.softmax(values, c.beta, amount);
+            return Shares.softmax(_pick(statistics, chosen, count), c.beta, amount);
         }
         if (!countsSamples(c)) return Shares.equal(count, amount);
+        uint256[] memory values = Committee.members(chosen);
         for (uint256 i = 0; i < count; ++i) {
-            values[i] = s.samples[s.orders[p.round].get(members[i])];
+            values[i] = s.samples[s.orders[p.round].get(values[i])];
         }
         return Shares.bySamples(values, amount);
+    }
+
+    /// @dev The values of the chosen, in order.
+    function _pick(uint256[] memory values, uint256 chosen, uint256 count)
+        private
+        pure
+        returns (uint256[] memory picked)
+    {
+        if (count == values.length) return values;
+        picked = new uint256[](count);
+        unchecked {
+            uint256 n = 0;
+            for (uint256 i = 0; chosen != 0; (++i, chosen >>= 1)) {
+                if (chosen & 1 != 0) Words.put(picked, n++, Words.get(values, i));
+            }
+        }
     }
 
     /// @notice Whether shares depend on declared sample counts.
@@ -196,17 +203,6 @@ library TaskTally {
         for (uint256 i = 0; i < parts.length; ++i) {
             // forge-lint: disable-next-line(unsafe-typecast)
             all[i + 1] = uint32(parts[i]);
-        }
-    }
-
-    function _prepend(uint256 headShare, uint32[] memory parts) private pure returns (uint32[] memory all) {
-        all = new uint32[](parts.length + 1);
-        // forge-lint: disable-next-line(unsafe-typecast)
-        all[0] = uint32(headShare);
-        unchecked {
-            for (uint256 i = 0; i < parts.length; ++i) {
-                TaskLists.set(all, i + 1, TaskLists.entry(parts, i));
-            }
         }
     }
 

@@ -57,7 +57,7 @@ library TaskViews {
         } else if (!TaskRules.isAttested(p.rule) || p.phase == Phase.Challenge) {
             uint256[] memory parts = new uint256[](p.updates);
             for (uint256 i = 0; i < parts.length; ++i) {
-                parts[i] = s.shares[p.round].get(i);
+                parts[i] = s.shares.get(i);
             }
             shares = TaskTally.withHead(headShare, parts);
         }
@@ -73,7 +73,7 @@ library TaskViews {
         if (id == 0 || pay.paid == 0) return (0, 0);
         uint256 i = s.orders[round].find(0, pay.updates, id);
         if (i == pay.updates || pay.paid >> i & 1 == 0) return (0, 0);
-        part = pay.byShares ? s.shares[round].get(i) : 1;
+        part = pay.byShares ? s.paidShares[round].get(i) : 1;
         amount = uint256(TaskArgs.origin().workersBudget) * part / pay.whole;
     }
 
@@ -92,6 +92,8 @@ library TaskViews {
             amount += pay;
         }
         require(amount != 0, ITrainingTask.NothingToClaim());
+        // All ether there is fits 128 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
         s.owed -= uint128(amount);
 
         emit ITrainingTask.Claimed(msg.sender, amount, rounds);
@@ -149,7 +151,7 @@ library TaskViews {
         for (uint256 left = chosen; left != 0; left &= left - 1) {
             require(parts[LibBit.ffs(left)] == expected[n++], ITrainingTask.BadShares());
         }
-        s.shares[p.round].save(parts);
+        s.shares.save(parts);
         digest = keccak256(abi.encodePacked(shares));
     }
 }
