@@ -41,7 +41,10 @@ def _expect_often(seen: Counter[str]) -> None:
     reached += [
         f"rule {rule.name} in {phase.name}" for rule in Rule for phase in (Phase.TRAIN, Phase.PROPOSE)
     ]
-    reached += ["attempt 2", "attempt 3", "void", "final", "conviction"]
+    reached += ["attempt 2", "attempt 3", "void", "final", "conviction", "did release", "did withdraw"]
+    reached += [
+        f"refused {name}" for name in ("DrawTooEarly", "DrawNotOpen", "StakeLocked", "StillUnbonding")
+    ]
     rare = {name: seen[name] for name in reached if seen[name] < OFTEN}
     assert not rare, f"reached less than {OFTEN} times: {rare}"
 

@@ -72,6 +72,8 @@ class Play:
             if task is None:
                 continue
             self.tasks.append(task)
+            if self.random.random() < 0.1:
+                self.twin.draw(STRANGER, task)
             needed = terms.committee_size + terms.min_updates + (0 if terms.rule.is_elected else 1)
             for who in self.people[: needed + self.random.choice([0, 1, 2, 4])]:
                 stake = terms.min_stake * self.random.choice([1, 1, 2, 7]) + self.random.choice([0, 1, 12345])
@@ -104,12 +106,38 @@ class Play:
         """Everybody claims everything; the sponsor takes the rest of an ended task."""
         ours = self.task(task)
         for who in [*ours.addresses, STRANGER]:
+            self.twin.check_credit(task, who)
             self.twin.claim(who, task, sorted(ours.pays))
+            self.twin.check_credit(task, who)
         if ours.round.phase is Phase.ENDED:
             self.twin.seen["phase ENDED"] += 1
             self.twin.refund(SPONSOR, task)
             for who in ours.addresses:
                 self.twin.leave(who, task)
+        if self.random.random() < 0.5:
+            self._take_out(task)
+
+    def _take_out(self, task: Address) -> None:
+        """Everybody takes all stake out, as far as unbonding and the round let it."""
+        registry = self.twin.world.registry
+        for who in self.task(task).addresses:
+            self.twin.deallocate(who, task, registry.allocation(task, who).bonded)
+        if self.random.random() < 0.3:
+            self._release_all(task)
+        self.twin.now += rules.unbonding_seconds(self.task(task)) + self.random.choice([0, 1, 10_000])
+        self._release_all(task)
+        for who in self.task(task).addresses:
+            self.twin.withdraw(who, self.twin.world.registry.free.get(who, 0))
+
+    def _hurry(self, task: Address, who: Address) -> None:
+        """Ask for stake and want it at once."""
+        if self.twin.deallocate(who, task, 1) is None:
+            self.twin.release(who, task, self.twin.world.registry.allocation(task, who).requests - 1)
+
+    def _release_all(self, task: Address) -> None:
+        for who in self.task(task).addresses:
+            for number in range(self.twin.world.registry.allocation(task, who).requests):
+                self.twin.release(who, task, number)
 
     def task(self, task: Address) -> Task:
         """The rules' side of a task."""
@@ -169,10 +197,14 @@ class Play:
     def _draw(self, task: Address, zeal: float) -> None:
         round_ = self.task(task).round
         if round_.draw_block == 0:
+            self.twin.draw(STRANGER, task)
             self._each(task, 0.9, self.people, lambda who: self._rejoin(task, who))
             if self.task(task).round.draw_block == 0 and self.random.random() < 0.3:
                 self.twin.abandon(SPONSOR, task)
             return
+        if round_.draw_block == self.twin.block and self.random.random() < 0.3:
+            self.twin.block -= 1
+            self.twin.draw(STRANGER, task)
         if self.random.random() < 0.05:
             self.twin.block += 300
         if self.random.random() < 0.1 and zeal:
@@ -430,6 +462,7 @@ class Play:
             lambda: twin.deallocate(
                 who, task, random.choice([0, 1, allocation.bonded, allocation.bonded // 2, least])
             ),
+            lambda: self._hurry(task, who),
             lambda: twin.release(who, task, random.randrange(max(1, allocation.requests + 1))),
             lambda: twin.withdraw(who, random.choice([0, 1, twin.world.registry.free.get(who, 0)])),
             lambda: twin.enrol(who, task),

@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
 from chainfl.artifacts import load
 from chainfl.chain.abi import decode_log, decode_revert, functions
-from chainfl.codec.commitments import keccak256
+from chainfl.codec.commitments import keccak256, roots_hash
 from chainfl.protocol import round as rules
 from chainfl.protocol.config import Floors
 from chainfl.protocol.errors import BadProofError, RuleError
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
+from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.round import Call, Round, Task
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
@@ -39,6 +40,10 @@ class Twin:
     seen: Counter[str] = field(default_factory=Counter)
     steps: int = 0
     trace: list[str] = field(default_factory=list)
+    result: object = None
+    """What the last action answered."""
+    refusal: RuleError | None = None
+    """What the last action was refused with."""
 
     # Factory and registry
 
@@ -52,6 +57,7 @@ class Twin:
             _, found = functions("TaskFactory")["createTask"].result(answer.output)
             task = Address(bytes.fromhex(found.removeprefix("0x")))
         refused = _tried(lambda: self.world.create_task(call, task, config, escrow))[1]
+        self.refusal = refused
         if self._refused("createTask", answer, refused):
             return None
         (told,) = _told(answer.logs)
@@ -294,6 +300,7 @@ class Twin:
         function = functions(contract)[name]
         answer = self.chain.send(sender, to, function.call_data(*arguments), value)
         result, refused = _tried(lambda: act(call))
+        self.result, self.refusal = result, refused
         if self._refused(name, answer, refused):
             return refused.solidity_name() if refused else None
         if function.outputs:
@@ -348,7 +355,10 @@ class Twin:
             "tallied": dynamic(*_tallied(ours)),
             "proposal": static(_proposal(round_)),
             "unbondingSeconds": static([rules.unbonding_seconds(ours)]),
+            "budget": static(astuple(round_budget(ours.funded, ours.config))),
         }
+        if Phase.SCORE <= round_.phase <= Phase.CHALLENGE:
+            expected["rootsHash"] = roots_hash(rules.ordered_roots(ours))
         for name, value in expected.items():
             self._expect(task, name, value)
         for address in ours.addresses:
@@ -357,6 +367,13 @@ class Twin:
         assert self.chain.balance(self.registry) == self.world.registry.held()
         burned = static([self.world.registry.burned])
         self.chain.expect("StakeRegistry", self.registry, "burned", (), burned)
+
+    def check_credit(self, task: Address, who: Address) -> None:
+        """What an account could claim now, of all rounds that were settled."""
+        ours = self.world.tasks[task]
+        rounds = sorted(ours.pays)
+        found = self.chain.read("TrainingTask", task, "creditOf", who, rounds)
+        assert found == _claimable(ours, who), f"creditOf {who.hex()}: the contract says {found}"
 
     def _compare_account(self, ours: Task, address: Address) -> None:
         account, task = ours.accounts[address], ours.address
@@ -464,6 +481,15 @@ def _update(task: Task, id_: Id) -> tuple[Word, ...]:
         return True, False, update.commitment, 0
     counts = task.config.rule is Rule.FEDAVG or task.config.rule.is_elected
     return True, True, update.root, update.samples if counts else 0
+
+
+def _claimable(task: Task, who: Address) -> int:
+    budget, account = round_budget(task.funded, task.config).workers, task.accounts.get(who)
+    due = task.credits.get(who, 0)
+    for number, pay in task.pays.items():
+        if account is not None and (number, account.id) not in task.claimed:
+            due += budget * pay.workers.get(account.id, 0) // pay.whole
+    return due
 
 
 def _scores(round_: Round, id_: Id) -> tuple[Word, ...]:
