@@ -7,8 +7,10 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from chainfl.types import Rule, Statistic
-from scripts.benches.gas import round_gas
+from scripts.benches.gas import TRANSACTION_BYTES, TRANSACTION_GAS, proof_gas, round_gas
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "contracts" / "snapshots" / "round.json"
 SLACK = 0.02
@@ -40,3 +42,14 @@ def test_calls_of_a_round_cost_what_the_snapshot_says() -> None:
     for name, sentence in SENTENCES.items():
         slack = SEED_SLACK.get(name, SLACK) * expected[sentence]
         assert abs(found[sentence] - expected[sentence]) <= slack, f"{sentence}: {found[sentence]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rule", [rule for rule in Rule if not rule.is_elected and not rule.is_attested], ids=lambda r: r.name
+)
+def test_a_proof_over_the_most_updates_fits_one_transaction(rule: Rule) -> None:
+    gas, size = proof_gas(rule, 128, attested=True)
+
+    assert gas <= TRANSACTION_GAS
+    assert size <= TRANSACTION_BYTES
