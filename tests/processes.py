@@ -2,7 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -14,3 +16,17 @@ def paused(pid: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def await_that(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Ask again and again until it holds, as there is nobody to be told by; fail when it takes too long."""
+    until, never = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < until, f"after {seconds:.0f} s still not: {what}"
+        never.wait(0.05)
+
+
+def stall(pid: int, seconds: float) -> None:
+    """The process stops dead for so long: the fault itself, not a wait for something."""
+    with paused(pid):
+        threading.Event().wait(seconds)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,7 @@ from chainfl.types import Address, Outcome, Phase, Rule
 from services.devnet import CHAIN_ID
 from tests.integration.chain import Devchain, devchain
 from tests.integration.crashing_node import ACTIONS
-from tests.processes import paused
+from tests.processes import await_that, paused, stall
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT
 from tests.store.ipfs_node import ipfs_node
@@ -137,11 +136,17 @@ def open_swarm(
 
 def run_out(swarm: Swarm, reader: TaskReader, seconds: float) -> None:
     """Let the nodes play the task to its end, reviving the dead."""
-    until = time.monotonic() + seconds
-    while reader.refresh().round.phase is not Phase.ENDED:
+    until(swarm, reader, Phase.ENDED, seconds)
+
+
+def until(swarm: Swarm, reader: TaskReader, phase: Phase, seconds: float = 60) -> None:
+    """Wait until the round stands in this phase, reviving the dead."""
+
+    def is_there() -> bool:
         swarm.revive()
-        assert time.monotonic() < until, f"stuck in {reader.task.round.phase!r}: {swarm.crashed()}"
-        time.sleep(0.1)
+        return reader.refresh().round.phase is phase
+
+    await_that(is_there, seconds, f"{phase!r}; nodes died at {swarm.crashed()}")
 
 
 def assert_nothing_was_lost(chain: Devchain, reader: TaskReader, rounds: int) -> None:
@@ -191,15 +196,6 @@ def test_nodes_that_are_killed_anywhere_come_back_and_lose_nothing(
         assert kinds == {"before journal", "after journal", "before send", "after send", "after receipt"}
 
 
-def until(swarm: Swarm, reader: TaskReader, phase: Phase, seconds: float = 60) -> None:
-    """Wait until the round stands in this phase."""
-    end = time.monotonic() + seconds
-    while reader.refresh().round.phase is not phase:
-        swarm.revive()
-        assert time.monotonic() < end, f"{phase!r} is not reached"
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_a_chain_that_stands_still_for_a_while_costs_nobody_anything(
     tmp_path: Path, require: Callable[[str], Path]
@@ -209,8 +205,7 @@ def test_a_chain_that_stands_still_for_a_while_costs_nobody_anything(
         swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [])
         try:
             until(swarm, reader, Phase.TRAIN)
-            with paused(chain.pid):
-                time.sleep(PAUSE)
+            stall(chain.pid, PAUSE)
             run_out(swarm, reader, 120)
         finally:
             swarm.stop()
@@ -227,8 +222,7 @@ def test_a_store_that_is_away_for_a_while_costs_nobody_anything(
         swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [], node.address)
         try:
             until(swarm, reader, Phase.TRAIN)
-            with paused(node.pid):
-                time.sleep(PAUSE)
+            stall(node.pid, PAUSE)
             run_out(swarm, reader, 180)
         finally:
             swarm.stop()
