@@ -114,6 +114,8 @@ contract StakeRegistry is IStakeRegistry {
 
         emit Withdrawn(msg.sender, to, amount);
 
+        // The sender's own free stake, taken off its account above, to where the sender says.
+        // slither-disable-next-line arbitrary-send-eth
         (bool sent,) = to.call{value: amount}("");
         require(sent, TransferFailed(to, amount));
     }
@@ -218,6 +220,8 @@ contract StakeRegistry is IStakeRegistry {
         uint256 amount = whole * share / WAD;
         if (amount == 0) return (0, 0, false, 0);
 
+        // The pool's part of an amount that is whole wei already: what is lost to rounding stays bonded.
+        // slither-disable-next-line divide-before-multiply
         fromUnbonding = stake.unbonding * amount / whole;
         fromBonded = amount - fromUnbonding;
         stake.bonded -= fromBonded.toUint128();

@@ -106,6 +106,8 @@ contract TrainingTask is ITrainingTask {
     function commitUpdate(uint64 round, bytes32 digest) external {
         (Place storage p, uint32 id) = _acting(round, Phase.Train);
         require(_trains(p, id), NotWorker(round));
+        // Only one of the two answers is asked for.
+        // slither-disable-next-line unused-return
         (bool committed,) = _s.updates.state(round, id);
         require(!committed, AlreadyCommitted(round));
         require(digest != 0, ZeroCommitment());
@@ -465,6 +467,8 @@ contract TrainingTask is ITrainingTask {
     }
 
     function _revealedOwn(uint64 round, uint256 id) private view returns (bool revealed) {
+        // Only one of the two answers is asked for.
+        // slither-disable-next-line unused-return
         (, revealed) = _s.updates.state(round, id);
     }
 

@@ -32,6 +32,8 @@ library Merkle {
                 // An odd index is a right child: its own hash goes second.
                 let right := shl(5, and(index, 1))
                 mstore(add(add(buffer, 1), right), mload(0))
+                // Exclusive or is meant: the other one of the two halves.
+                // slither-disable-next-line incorrect-exp
                 mstore(add(add(buffer, 1), xor(right, 32)), calldataload(sibling))
                 if iszero(staticcall(gas(), 2, buffer, 65, 0, 32)) { revert(0, 0) }
                 index := shr(1, index)

@@ -25,6 +25,8 @@ library Shares {
         for (uint256 i = 0; i < count; ++i) {
             parts[i] = part;
         }
+        // The remainder of the division, on purpose.
+        // slither-disable-next-line divide-before-multiply
         parts[0] += available - part * count;
     }
 
@@ -115,6 +117,8 @@ library Shares {
         for (uint256 rank = trim; rank < count - trim; ++rank) {
             parts[rank] = part;
         }
+        // The remainder of the division, on purpose.
+        // slither-disable-next-line divide-before-multiply
         parts[trim] += available - part * kept;
     }
 }

@@ -75,6 +75,8 @@ library TaskEnrolment {
         if (p.hasElected && s.elected.find(0, size, a.id) < size) return true;
         if (p.phase == Phase.Draw) return false;
         uint256 seated = size + p.line;
+        // Only one of the two answers is asked for.
+        // slither-disable-next-line unused-return
         (bool committed,) = s.updates.state(p.round, a.id);
         return committed || s.roster.find(0, seated, a.id) < seated;
     }

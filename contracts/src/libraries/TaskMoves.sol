@@ -203,6 +203,8 @@ library TaskMoves {
         if (!TaskRules.isElected(p.rule)) return 0;
         uint32[] memory members = s.roster.load(0, p.committeeSize);
         for (uint256 i = 0; i < members.length; ++i) {
+            // Only one of the two answers is asked for.
+            // slither-disable-next-line unused-return
             (bool committed,) = s.updates.state(p.round, members[i]);
             if (committed) ++own;
         }
@@ -275,6 +277,8 @@ library TaskMoves {
     /// @dev A member of a training committee scores only if it revealed its own update.
     function _anyMayScore(State storage s, Place memory p, uint256 silent) private view returns (bool) {
         for (; silent != 0; silent &= silent - 1) {
+            // Only one of the two answers is asked for.
+            // slither-disable-next-line unused-return
             (, bool revealed) = s.updates.state(p.round, s.roster.get(LibBit.ffs(silent)));
             if (revealed) return true;
         }

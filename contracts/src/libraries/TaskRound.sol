@@ -258,6 +258,8 @@ library TaskRound {
         s.pays[p.round] = pay;
 
         uint256 amount = TaskArgs.origin().workersBudget;
+        // Everybody is paid the same whole number of wei; the rest stays in escrow.
+        // slither-disable-next-line divide-before-multiply
         if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
         uint32[] memory shares = s.shares.load(0, p.updates);
         s.paidShares[p.round].save(shares);
