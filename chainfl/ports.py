@@ -85,10 +85,6 @@ class Ledger(Protocol):
         """The ledger's time, in seconds."""
         ...
 
-    def can_draw(self) -> bool:
-        """Whether the block that seeds the open draw is in the past."""
-        ...
-
     def enrol(self) -> None:
         """Take part from the next draw on."""
         ...

@@ -42,10 +42,6 @@ class ChainLedger:
             newest = self._w3.eth.get_block("latest")["timestamp"]
         return max(int(newest), int(time.time()))
 
-    def can_draw(self) -> bool:
-        """Whether a block follows the one that seeds the draw, or the next transaction makes one."""
-        return self.reader.task.round.draw_block != 0
-
     def enrol(self) -> None:
         """Take part from the next draw on."""
         self._act("enrol")

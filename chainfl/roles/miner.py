@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.vector import Vector
-from chainfl.protocol.round import Task
 from chainfl.redo import block_record, next_model
-from chainfl.roles.participant import Participant, own_id
+from chainfl.roles.participant import Participant
 
 Alter = Callable[[Vector], Vector]
 """What a dishonest miner does to the right answer; honest ones have none."""
@@ -27,8 +26,3 @@ def propose(me: Participant, alter: Alter | None = None) -> None:
     me.store.pin(block)
     posted = shares if task.config.rule.is_attested else ()
     me.ledger.propose(round_.number, round_.attempt, named.node.root, block.digest, posted)
-
-
-def is_my_turn(me: Participant, task: Task) -> bool:
-    """Whether this participant is the proposer of the running attempt."""
-    return task.round.proposer == own_id(me, task)

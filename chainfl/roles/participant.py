@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 from chainfl.ports import BlobStore, Journal, Ledger, Trainer
-from chainfl.protocol.round import Account, Task
-from chainfl.types import Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +13,3 @@ class Participant:
     store: BlobStore
     trainer: Trainer
     journal: Journal
-
-
-def own_account(me: Participant, task: Task) -> Account | None:
-    """The participant's account in the task, once it has enrolled."""
-    return task.accounts.get(me.ledger.me)
-
-
-def own_id(me: Participant, task: Task) -> Id:
-    """The participant's enrolment id."""
-    return task.accounts[me.ledger.me].id

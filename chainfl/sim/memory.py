@@ -51,10 +51,6 @@ class MemoryLedger:
         """The chain's clock."""
         return self.chain.now
 
-    def can_draw(self) -> bool:
-        """Every transaction is a block, so an open draw can be drawn at once."""
-        return self.task().round.draw_block != 0
-
     def enrol(self) -> None:
         """Take part from the next draw on."""
         with self.chain.lock:
