@@ -11,7 +11,7 @@ from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.records import Layout
 from chainfl.codec.vector import Vector
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest, Phase
 
 # Blobs

@@ -13,8 +13,8 @@ from chainfl.codec.vector import Vector, decode
 from chainfl.errors import ProtocolError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Floats
 from chainfl.protocol.combine import combine, combine_ranks, pairwise_squared_distances
-from chainfl.protocol.round import NOBODY, Task
 from chainfl.protocol.shares import equal, head_share, krum
+from chainfl.protocol.state import NOBODY, Task
 from chainfl.types import TOTAL, Digest, Id, Rule
 
 

@@ -21,7 +21,7 @@ from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.errors import LedgerError
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.redo import floats, head_model
 from chainfl.sim.replay import participants_of
 from chainfl.store.directory import DirectoryStore

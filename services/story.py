@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from chainfl.protocol import events
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import NO_SCORE, Task
+from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.types import TOTAL, WAD, Id, Outcome, Phase, Slash
 
 Tell = Callable[[str], None]

@@ -10,7 +10,8 @@ from chainfl.codec.vector import Vector
 from chainfl.errors import VerificationError
 from chainfl.ports import BlobStore
 from chainfl.protocol.proof import Evidence, check_evidence, gather
-from chainfl.protocol.round import Task, claim_of, ordered_roots
+from chainfl.protocol.state import Task
+from chainfl.protocol.views import claim_of, ordered_roots
 from chainfl.redo import fetch, head_model, next_model
 from chainfl.types import Digest
 

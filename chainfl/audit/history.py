@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chainfl.protocol.events import DrawOpened, Event, RoundEnded
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import Outcome
 
 

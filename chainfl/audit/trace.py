@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.scores import decode_scores, vouches
 from chainfl.protocol import events
-from chainfl.protocol.round import Task, score_kind
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import score_kind
 
 
 def trace_round(played: PlayedRound) -> dict[str, object]:

@@ -15,11 +15,13 @@ from chainfl.codec.vector import Vector
 from chainfl.errors import StoreError, VerificationError
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
-from chainfl.protocol import round as rules
 from chainfl.protocol.combine import squared_distances
 from chainfl.protocol.draw import draw_roles
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task
+from chainfl.protocol.settlement import settle
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import decide, has_quorum, score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.redo import block_record, fetch, next_model
 from chainfl.types import Digest, Id, Outcome, Phase
 
@@ -134,7 +136,7 @@ def _commitments(played: PlayedRound, standing: Task) -> Finding:
         sender = task.by_id(id_).address
         return commitment(task.chain_id, task.address, task.task_id, number, phase, sender, payload, salt)
 
-    roots = rules.ordered_roots(standing)
+    roots = ordered_roots(standing)
     for logged in played.events:
         event = logged.event
         if isinstance(event, events.UpdateRevealed):
@@ -176,10 +178,10 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore) -> Iterator[Fi
     told = next(e.event for e in played.events if isinstance(e.event, events.Tallied))
     redone = standing.draft()
     redone.elected = None
-    elected = rules.decide(redone)
+    elected = decide(redone)
     tallied = redone.round.tally
     assert tallied is not None
-    included = tallied.included if rules.has_quorum(redone) else ()
+    included = tallied.included if has_quorum(redone) else ()
     yield _compare(4, included, told.included)
     yield (
         _distances(standing, store)
@@ -197,7 +199,7 @@ def _distances(standing: Task, store: BlobStore) -> Finding:
             scores = standing.round.scores.get(id_)
             if scores is None or scores.revealed is None:
                 continue
-            kind = rules.score_kind(standing.config.rule)
+            kind = score_kind(standing.config.rule)
             told = decode_scores(kind, scores.revealed, len(standing.round.order)).entries
             own = _vector(standing, store, id_)
             for index, worker in enumerate(standing.round.order):
@@ -261,7 +263,7 @@ def _rewards(played: PlayedRound) -> Finding:
     ended = played.ended
     assert ended is not None
     redone = played.standing()
-    expected = rules.settle(redone, ended.outcome)
+    expected = settle(redone, ended.outcome)
     found = (ended.workers_paid, ended.committee_paid, ended.miner_paid)
     if expected != found:
         return _compare(10, expected, found)

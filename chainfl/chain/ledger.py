@@ -12,7 +12,7 @@ from chainfl.chain.rpc import outside
 from chainfl.chain.send import Sender
 from chainfl.protocol.events import Claimed
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest
 
 _FIXED_GAS = 150_000

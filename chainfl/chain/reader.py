@@ -15,7 +15,7 @@ from chainfl.chain.send import checksum
 from chainfl.errors import LedgerError
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task, new_task
+from chainfl.protocol.state import Task, new_task
 from chainfl.types import Address, Digest, Rule, Statistic, TaskConfig
 
 _SPAN = 2_000

@@ -14,8 +14,8 @@ from chainfl.codec.scores import Scores, decode_scores, encode_scores, unavailab
 from chainfl.errors import InputError
 from chainfl.protocol import config as terms
 from chainfl.protocol import draw as drawing
-from chainfl.protocol import rewards
-from chainfl.protocol import round as rules
+from chainfl.protocol import rewards, state
+from chainfl.protocol import tally as tallying
 from chainfl.protocol.shares import equal, head_share, krum
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Rule, Statistic, TaskConfig
 
@@ -65,7 +65,7 @@ def shares(given: dict[str, Json]) -> Mapping[str, Any]:
     return {
         "included": list(tallied.included),
         "shares": _attested(given, judged) if "distances" in given else list(tallied.shares),
-        "head_score": None if tallied.head_score == rules.NO_SCORE else tallied.head_score,
+        "head_score": None if tallied.head_score == state.NO_SCORE else tallied.head_score,
         "deviations": list(tallied.deviations.values()),
     }
 
@@ -185,7 +185,7 @@ class _Judged:
     """What the rules make of scores."""
 
     config: TaskConfig
-    tally: rules.Tally
+    tally: state.Tally
     elected: tuple[Id, ...] | None
 
 
@@ -204,24 +204,24 @@ def _judge(given: dict[str, Json], default: Rule) -> _Judged:
     weights = _per_update(given, "weights", count, 0, _UINT32, [1] * count)
 
     head_root = _digest(given, "head_root", bytes(32))
-    task = rules.new_task(0, Address(bytes(20)), 1, Address(bytes(20)), config, 0)
+    task = state.new_task(0, Address(bytes(20)), 1, Address(bytes(20)), config, 0)
     task.head_root, round_ = head_root, task.round
     members = [Id(_UINT32 + 1 + k) for k in range(size)]
     round_.drawn, round_.order = drawing.Drawn(tuple(members), (), None), tuple(ids)
     for id_, root, held in zip(ids, roots, samples, strict=True):
-        round_.updates[id_] = rules.Update(head_root, root, head_root, held)
+        round_.updates[id_] = state.Update(head_root, root, head_root, held)
     for member, row in zip(members, entries, strict=False):
-        scores = encode_scores(rules.score_kind(rule), Scores(row[0], tuple(row[1:])))
-        round_.scores[member] = rules.Scores(head_root, scores)
+        scores = encode_scores(tallying.score_kind(rule), Scores(row[0], tuple(row[1:])))
+        round_.scores[member] = state.Scores(head_root, scores)
     _enrol(task, dict(zip(ids, weights, strict=True)))
 
-    elected = rules.decide(task)
+    elected = tallying.decide(task)
     assert round_.tally is not None
-    judged = round_.tally if rules.has_quorum(task) else replace(round_.tally, included=())
+    judged = round_.tally if tallying.has_quorum(task) else replace(round_.tally, included=())
     return _Judged(config, judged, elected)
 
 
-def _enrol(task: rules.Task, weights: Mapping[Id, int]) -> None:
+def _enrol(task: state.Task, weights: Mapping[Id, int]) -> None:
     """Let the task know the accounts behind these ids. Ids may be far apart, so each place up to the last is filled."""
     last = max(weights, default=0)
     if last > 2**20:
@@ -229,7 +229,7 @@ def _enrol(task: rules.Task, weights: Mapping[Id, int]) -> None:
     task.addresses = [Address(n.to_bytes(20, "big")) for n in range(1, last + 1)]
     for id_, weight in weights.items():
         address = task.addresses[id_ - 1]
-        task.accounts[address] = rules.Account(id_, address, True, weight, 0)
+        task.accounts[address] = state.Account(id_, address, True, weight, 0)
 
 
 def _terms(given: Mapping[str, Json], rule: Rule, size: int) -> TaskConfig:
@@ -290,7 +290,7 @@ def _score_rows(given: Mapping[str, Json], rule: Rule, size: int) -> list[list[i
 
 
 def _score_row(row: Json, path: str, rule: Rule, count: int) -> list[int]:
-    sort = rules.score_kind(rule)
+    sort = tallying.score_kind(rule)
     if isinstance(row, str):
         decoded = decode_scores(sort, octets(row, path), count)
         return [decoded.head, *decoded.entries]

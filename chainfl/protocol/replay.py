@@ -9,8 +9,11 @@ from typing import Any
 
 from chainfl.protocol import draw as drawing
 from chainfl.protocol import events
-from chainfl.protocol import round as rules
-from chainfl.protocol.round import Account, Pay, Proposal, Scores, Tally, Task, Update
+from chainfl.protocol.round import set_order
+from chainfl.protocol.settlement import worker_pay
+from chainfl.protocol.state import Account, Pay, Proposal, Scores, Tally, Task, Update
+from chainfl.protocol.tally import decide, has_quorum, is_target_reached
+from chainfl.protocol.turns import begin_next, hand_over, remember
 from chainfl.types import Outcome, Phase
 
 
@@ -54,9 +57,9 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
     round_ = task.round
     round_.phase, round_.deadline = event.phase, event.deadline
     if event.phase is Phase.SCORE:
-        rules.set_order(round_)
+        set_order(round_)
     if event.phase is Phase.PROPOSE:
-        rules.hand_over(round_)
+        hand_over(round_)
 
 
 def _train_extended(task: Task, event: events.TrainExtended, _: int) -> None:
@@ -81,12 +84,12 @@ def _scores_revealed(task: Task, event: events.ScoresRevealed, _: int) -> None:
 
 
 def _tallied(task: Task, event: events.Tallied, _: int) -> None:
-    rules.decide(task)
+    decide(task)
     assert task.round.tally is not None
-    if rules.has_quorum(task):
+    if has_quorum(task):
         task.round.tally = Tally(event.included, event.shares, task.round.tally.deviations, event.head_score)
     task.elected = event.elected or None
-    task.ending = task.ending or rules.is_target_reached(task.config, event.head_score)
+    task.ending = task.ending or is_target_reached(task.config, event.head_score)
 
 
 def _proposed(task: Task, event: events.Proposed, _: int) -> None:
@@ -122,11 +125,11 @@ def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
     task.escrow -= event.workers_paid
     task.owed += event.workers_paid
     if task.round.tally is not None:
-        task.pays[event.round] = rules.worker_pay(task, task.round.tally, event.outcome)
+        task.pays[event.round] = worker_pay(task, task.round.tally, event.outcome)
     if event.outcome is Outcome.VOID:
         task.elected = None
-    rules.remember(task, event.outcome)
-    rules.begin_next(task)
+    remember(task, event.outcome)
+    begin_next(task)
 
 
 def _claimed(task: Task, event: events.Claimed, _: int) -> None:

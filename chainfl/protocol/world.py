@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chainfl.codec.commitments import draw_seed
-from chainfl.protocol import errors, events, stake
+from chainfl.protocol import enrolment, errors, events, moves, settlement, stake, turns
 from chainfl.protocol import round as rules
 from chainfl.protocol.config import Floors, check_config
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.round import Call, Task
+from chainfl.protocol.state import Call, Slashed, Task, new_task
 from chainfl.types import Address, Digest, Slash, TaskConfig
 
 
@@ -26,13 +26,13 @@ class _Stakes:
     def stake_of(self, account: Address, task: Address) -> int:
         return self.registry.allocation(task, account).bonded
 
-    def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> rules.Slashed:
+    def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> Slashed:
         config = self.task.config
         if kind is not Slash.LIE:
             share = config.liveness_slash if kind is Slash.LIVENESS else config.no_reveal_slash
-            return rules.Slashed(*stake.slash(self.registry, task, account, kind, share))
+            return Slashed(*stake.slash(self.registry, task, account, kind, share))
         parts = (finder or stake.NO_ADDRESS, config.finder_part, config.burn_part)
-        taken = rules.Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
+        taken = Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
         if taken.to_escrow:
             stake.withdraw(self.registry, task, taken.to_escrow, task)
         return taken
@@ -56,7 +56,7 @@ class World:
         """Create a task with frozen terms and its escrow."""
         check_config(config, escrow, self.floors)
 
-        task = rules.new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow)
+        task = new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow)
         self.tasks[address] = task
         self.balances[address] = escrow
         self.log.append((address, events.TaskCreated(task.task_id, address, call.sender, escrow)))
@@ -83,7 +83,7 @@ class World:
     def deallocate(self, call: Call, task: Address, amount: int) -> int:
         """Start to take stake out of a task; the task takes note."""
         registry = self.registry.draft()
-        seconds = rules.unbonding_seconds(self.tasks[task]) if task in self.tasks else 0
+        seconds = enrolment.unbonding_seconds(self.tasks[task]) if task in self.tasks else 0
         number = stake.deallocate(registry, call.sender, task, amount, call.now, seconds)
         self._stake_changed(call, task, registry)
         return number
@@ -104,26 +104,26 @@ class World:
 
     def is_locked(self, task: Address, account: Address) -> bool:
         """Whether an account's unbonding stake must stay: a round holds it, or the draw still counts it."""
-        return rules.is_locked(self.tasks[task], _Stakes(self.registry, self.tasks[task]), account)
+        return enrolment.is_locked(self.tasks[task], _Stakes(self.registry, self.tasks[task]), account)
 
     # Task
 
     def enrol(self, call: Call, task: Address) -> None:
         """Take part from the next draw on."""
         draft, stakes = self._draft(task)
-        rules.enrol(draft, call, stakes)
+        enrolment.enrol(draft, call, stakes)
         self._keep(stakes.registry, draft)
 
     def leave(self, call: Call, task: Address) -> None:
         """Take no part in later draws."""
         draft, stakes = self._draft(task)
-        rules.leave(draft, call, stakes)
+        enrolment.leave(draft, call, stakes)
         self._keep(stakes.registry, draft)
 
     def apply_change(self, call: Call, task: Address, account: Address) -> None:
         """Bring an account's weight in line with its stake and wish."""
         draft, stakes = self._draft(task)
-        rules.apply_change(draft, call, stakes, account)
+        enrolment.apply_change(draft, call, stakes, account)
         self._keep(stakes.registry, draft)
 
     def draw(self, call: Call, task: Address, block_hash: Digest | None) -> None:
@@ -141,7 +141,7 @@ class World:
     def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to an update."""
         draft, stakes = self._draft(task)
-        rules.commit_update(draft, call, round_, digest)
+        moves.commit_update(draft, call, round_, digest)
         self._keep(stakes.registry, draft)
 
     def reveal_update(
@@ -149,19 +149,19 @@ class World:
     ) -> None:
         """Open the commitment to an update."""
         draft, stakes = self._draft(task)
-        rules.reveal_update(draft, call, round_, root, cid, samples, salt)
+        moves.reveal_update(draft, call, round_, root, cid, samples, salt)
         self._keep(stakes.registry, draft)
 
     def commit_scores(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to scores."""
         draft, stakes = self._draft(task)
-        rules.commit_scores(draft, call, round_, digest)
+        moves.commit_scores(draft, call, round_, digest)
         self._keep(stakes.registry, draft)
 
     def reveal_scores(self, call: Call, task: Address, round_: int, scores: bytes, salt: Digest) -> None:
         """Open the commitment to scores."""
         draft, stakes = self._draft(task)
-        rules.reveal_scores(draft, call, round_, scores, salt)
+        moves.reveal_scores(draft, call, round_, scores, salt)
         self._keep(stakes.registry, draft)
 
     def tally(self, call: Call, task: Address, round_: int, vectors: Sequence[bytes]) -> None:
@@ -182,7 +182,7 @@ class World:
     ) -> None:
         """Post the next model."""
         draft, stakes = self._draft(task)
-        rules.propose(draft, call, round_, attempt, model_root, block, shares)
+        moves.propose(draft, call, round_, attempt, model_root, block, shares)
         self._keep(stakes.registry, draft)
 
     def vote(
@@ -198,13 +198,13 @@ class World:
     ) -> None:
         """Attest a proposal or object to it."""
         draft, stakes = self._draft(task)
-        rules.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
+        moves.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
         self._keep(stakes.registry, draft)
 
     def note_finding(self, call: Call, task: Address, note: Digest) -> None:
         """Seal a finding before showing it."""
         draft, stakes = self._draft(task)
-        rules.note_finding(draft, call, note)
+        moves.note_finding(draft, call, note)
         self._keep(stakes.registry, draft)
 
     def prove(
@@ -219,7 +219,7 @@ class World:
     ) -> None:
         """Show one wrong parameter."""
         draft, stakes = self._draft(task)
-        rules.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
+        moves.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
         received = sum(
             e.amount for e in stakes.registry.events if isinstance(e, events.Withdrawn) and e.to == task
         )
@@ -235,7 +235,7 @@ class World:
     def claim(self, call: Call, task: Address, rounds: Sequence[int]) -> int:
         """Pull what the sender earned."""
         draft, stakes = self._draft(task)
-        amount = rules.claim(draft, call, rounds)
+        amount = settlement.claim(draft, call, rounds)
         self._keep(stakes.registry, draft)
         self.balances[task] -= amount
         return amount
@@ -243,13 +243,13 @@ class World:
     def abandon(self, call: Call, task: Address) -> None:
         """End the task with the current round."""
         draft, stakes = self._draft(task)
-        rules.abandon(draft, call)
+        turns.abandon(draft, call)
         self._keep(stakes.registry, draft)
 
     def refund(self, call: Call, task: Address) -> int:
         """Give the sponsor back what nobody earned."""
         draft, stakes = self._draft(task)
-        amount = rules.refund(draft, call)
+        amount = settlement.refund(draft, call)
         self._keep(stakes.registry, draft)
         self.balances[task] -= amount
         return amount
@@ -262,7 +262,7 @@ class World:
 
     def _stake_changed(self, call: Call, task: Address, registry: stake.Registry) -> None:
         draft = self.tasks[task].draft()
-        rules.stake_changed(draft, call, _Stakes(registry, draft), call.sender)
+        enrolment.stake_changed(draft, call, _Stakes(registry, draft), call.sender)
         self._keep(registry, draft)
 
     def _keep(self, registry: stake.Registry, draft: Task | None = None) -> None:

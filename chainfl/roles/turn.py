@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, auto
 
-from chainfl.protocol.round import Account, Task, is_over, may_score, revealed_vectors, trains, voters
+from chainfl.protocol.state import Account, Task
+from chainfl.protocol.views import is_over, may_score, revealed_vectors, trains, voters
 from chainfl.roles.miner import Alter, propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import commit_scores, reveal_scores, vote

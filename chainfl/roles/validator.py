@@ -14,7 +14,9 @@ from chainfl.codec.scores import (
 from chainfl.errors import ProtocolError, StoreError, VerificationError
 from chainfl.ports import Floats, SealedScores
 from chainfl.protocol.combine import squared_distances
-from chainfl.protocol.round import Task, ordered_roots, score_kind
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.redo import check_proposal, floats, head_model, revealed_updates
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase, Rule

@@ -6,7 +6,7 @@ from chainfl.codec.commitments import commitment, worker_payload
 from chainfl.codec.vector import encode
 from chainfl.errors import ProtocolError
 from chainfl.ports import SealedUpdate
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.redo import floats, head_model
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase

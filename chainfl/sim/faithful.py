@@ -12,7 +12,8 @@ from chainfl.errors import VerificationError
 from chainfl.learning.evaluate import Score, score
 from chainfl.learning.models import Flat
 from chainfl.ports import Ledger, SealedScores
-from chainfl.protocol.round import ordered_roots, score_kind
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.roles.validator import judge
 from chainfl.sim.network import Network, training
 from chainfl.sim.people import People

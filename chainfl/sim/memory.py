@@ -9,7 +9,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.errors import BlobNotFoundError, BlobTooLargeError
 from chainfl.ports import SealedScores, SealedUpdate
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.round import Call, Task
+from chainfl.protocol.state import Call, Task
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Phase
 

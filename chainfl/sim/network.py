@@ -10,7 +10,8 @@ from chainfl.audit.verify import verify_round
 from chainfl.errors import ParameterRangeError
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import RoundEnded
-from chainfl.protocol.round import Task, is_over, may_score, revealed_vectors, trains, voters
+from chainfl.protocol.state import Task
+from chainfl.protocol.views import is_over, may_score, revealed_vectors, trains, voters
 from chainfl.roles.miner import Alter, propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import commit_scores, reveal_scores, vote

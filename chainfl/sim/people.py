@@ -27,7 +27,8 @@ from chainfl.learning.evaluate import Score, score_many
 from chainfl.learning.models import Flat
 from chainfl.learning.train import Job, Recipe, train_many
 from chainfl.learning.trainer import Trainer
-from chainfl.protocol.round import Task, score_kind
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import score_kind
 from chainfl.types import Id, Rule
 
 

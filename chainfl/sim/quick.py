@@ -17,7 +17,9 @@ from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import ParameterRangeError
 from chainfl.learning.models import Flat
 from chainfl.protocol.combine import combine, combine_ranks, squared_distances
-from chainfl.protocol.round import Task, ordered_roots, score_kind
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.redo import attested_shares
 from chainfl.sim.memory import MemoryLedger
 from chainfl.sim.network import Network

@@ -30,7 +30,8 @@ from chainfl.ports import BlobStore, SealedScores
 from chainfl.protocol import events
 from chainfl.protocol.config import Floors
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import ordered_roots, score_kind
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant

@@ -10,7 +10,7 @@ from typing import Final
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.vector import Vector
 from chainfl.learning.evaluate import score_many
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.redo import head_model
 from chainfl.sim.network import play_round
 from chainfl.sim.people import Hostility

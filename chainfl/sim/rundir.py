@@ -13,8 +13,8 @@ from typing import Any, Final
 from chainfl.codec import merkle
 from chainfl.codec.vector import Vector, from_bytes, to_bytes
 from chainfl.errors import InputError
-from chainfl.protocol.round import Task
 from chainfl.protocol.stake import Registry
+from chainfl.protocol.state import Task
 from chainfl.sim.experiment import Experiment, as_plain, from_plain
 from chainfl.sim.plain import pack, unpack
 from chainfl.sim.quick import QuickNetwork

@@ -15,7 +15,7 @@ from chainfl.chain.rpc import outside
 from chainfl.chain.send import checksum
 from chainfl.errors import LedgerError
 from chainfl.protocol.events import Event, TaskCreated
-from chainfl.protocol.round import new_task
+from chainfl.protocol.state import new_task
 from chainfl.types import Address, Digest
 from services.audit_api.source import PlacedEvent, Snapshot, TaskLog
 

@@ -13,7 +13,8 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol import proof as proving
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task, claim_of
+from chainfl.protocol.state import Task
+from chainfl.protocol.views import claim_of
 from chainfl.redo import fetch, head_model_cid
 from chainfl.types import Digest, Id
 from services.audit_api import schemas

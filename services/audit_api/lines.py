@@ -10,7 +10,7 @@ from chainfl.audit.history import LoggedEvent, PlayedRound
 from chainfl.codec.cid import Cid
 from chainfl.protocol import events
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import WAD, Address, Id, Phase
 from services.audit_api import schemas
 from services.audit_api.rounds import block_document, part_rows, placed, summary_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from chainfl.codec.commitments import keccak256
 from chainfl.protocol.events import Event, TaskCreated
-from chainfl.protocol.round import new_task
+from chainfl.protocol.state import new_task
 from chainfl.sim.memory import Chain
 from chainfl.types import Address, Digest
 from services.audit_api.source import PlacedEvent, Snapshot, TaskLog

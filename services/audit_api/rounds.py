@@ -8,12 +8,13 @@ from typing import Literal, TypeVar, cast
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.merkle import LEAF_PARAMETERS
 from chainfl.codec.scores import ScoreKind, decode_scores, vouches
-from chainfl.protocol import events, rewards
-from chainfl.protocol import round as rules
+from chainfl.protocol import events, rewards, state
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import ZERO
-from chainfl.protocol.round import NO_SCORE, Task
+from chainfl.protocol.settlement import settle, worker_pay
 from chainfl.protocol.shares import majority
+from chainfl.protocol.state import NO_SCORE, Task
+from chainfl.protocol.tally import score_kind
 from chainfl.types import TOTAL, Id, Outcome, Phase
 from chainfl.types import Slash as SlashReason
 from services.audit_api import schemas
@@ -123,7 +124,7 @@ def _updates(
     round_, shares = task.round, _update_shares(task, tallied)
     indexes = {id_: index for index, id_ in enumerate(round_.order)}
 
-    def row(id_: Id, update: rules.Update) -> schemas.Update:
+    def row(id_: Id, update: state.Update) -> schemas.Update:
         index = indexes.get(id_)
         judged = tallied is not None and index is not None
         return schemas.Update(
@@ -145,7 +146,7 @@ def _updates(
 def _vouches(task: Task, table: schemas.ScoreTable | None, index: int) -> int:
     if table is None:
         return 0
-    none = "0" if rules.score_kind(task.config.rule) is ScoreKind.VOUCH else None
+    none = "0" if score_kind(task.config.rule) is ScoreKind.VOUCH else None
     return sum(row.revealed and row.entries[index] not in (None, none) for row in table.validators)
 
 
@@ -182,7 +183,7 @@ def _share_table(task: Task, tallied: events.Tallied | None) -> schemas.ShareTab
 
 
 def _score_table(task: Task) -> schemas.ScoreTable:
-    round_, kind = task.round, rules.score_kind(task.config.rule)
+    round_, kind = task.round, score_kind(task.config.rule)
     tallied = round_.tally
 
     def entry(value: int) -> str | None:
@@ -371,7 +372,7 @@ def reward_rows(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent])
     due, ended = 0, next((e for e in log if isinstance(e.event, events.RoundEnded)), None)
     if played.ended is not None:
         redone = standing.draft()
-        rules.settle(redone, played.ended.outcome)
+        settle(redone, played.ended.outcome)
         due = min(len(credited), sum(isinstance(event, events.Credited) for event in redone.events))
     calls, settled = credited[: len(credited) - due], credited[len(credited) - due :]
     has_miner = played.ended is not None and played.ended.miner_paid > 0
@@ -382,7 +383,7 @@ def reward_rows(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent])
     if played.ended is None or ended is None or standing.round.tally is None:
         return found
     budget = rewards.round_budget(standing.funded, standing.config).workers
-    pay = rules.worker_pay(standing, standing.round.tally, played.ended.outcome)
+    pay = worker_pay(standing, standing.round.tally, played.ended.outcome)
     for id_, part in pay.workers.items():
         found.append(
             schemas.Reward(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chainfl.audit.history import LoggedEvent
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest
 
 

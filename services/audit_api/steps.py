@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from chainfl.protocol import events
-from chainfl.protocol.round import NO_SCORE, Task
+from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.types import WAD, Id, Outcome, Phase
 from services.audit_api import schemas
 from services.audit_api.source import PlacedEvent

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from chainfl.codec.cid import Cid
-from chainfl.protocol.round import NO_SCORE, NOBODY, Task
+from chainfl.protocol.state import NO_SCORE, NOBODY, Task
 from chainfl.types import WAD, Digest, Id, Phase
 from services.audit_api import schemas
 from services.audit_api.source import PlacedEvent

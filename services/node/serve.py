@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 from chainfl.errors import ChainflError, OutsideError, ProtocolError
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.types import Phase

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from chainfl.errors import InputError
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 
 
 class Status:

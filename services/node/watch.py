@@ -8,7 +8,7 @@ from chainfl.audit.challenge import Lie, find_lie
 from chainfl.codec.commitments import finder_note
 from chainfl.errors import ChainflError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.types import Phase
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from chainfl.codec.records import Manifest
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
 from chainfl.ports import BlobStore
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.roles.miner import Alter
 from chainfl.roles.participant import Participant
 from chainfl.store.address import open_store

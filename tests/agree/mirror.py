@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from chainfl.codec import merkle
-from chainfl.protocol.round import Call
+from chainfl.protocol.state import Call
 from chainfl.protocol.world import World
 from chainfl.types import Address, TaskConfig
 from tests.agree.evm import Chain

@@ -12,11 +12,13 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import commitment, finder_note, validator_payload, worker_payload
 from chainfl.codec.scores import Scores, encode_scores, unavailable
 from chainfl.codec.vector import Vector
-from chainfl.protocol import round as rules
 from chainfl.protocol.combine import combine, combine_ranks
+from chainfl.protocol.enrolment import unbonding_seconds
 from chainfl.protocol.proof import Evidence, Leaf, gather
-from chainfl.protocol.round import Task
 from chainfl.protocol.shares import equal, head_share
+from chainfl.protocol.state import Task
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import claim_of, ordered_roots, revealed_vectors, trains
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Rule, Statistic, TaskConfig
 from tests.agree.twin import CHAIN_ID, Twin
 from tests.protocol.scene import HEAD, SPONSOR, STRANGER, D, address, config, vector
@@ -124,7 +126,7 @@ class Play:
             self.twin.deallocate(who, task, registry.allocation(task, who).bonded)
         if self.random.random() < 0.3:
             self._release_all(task)
-        self.twin.now += rules.unbonding_seconds(self.task(task)) + self.random.choice([0, 1, 10_000])
+        self.twin.now += unbonding_seconds(self.task(task)) + self.random.choice([0, 1, 10_000])
         self._release_all(task)
         for who in self.task(task).addresses:
             self.twin.withdraw(who, self.twin.world.registry.free.get(who, 0))
@@ -223,7 +225,7 @@ class Play:
 
     def _train(self, task: Address, zeal: float) -> None:
         ours = self.task(task)
-        workers = [a for a in ours.addresses if rules.trains(ours, ours.accounts[a])]
+        workers = [a for a in ours.addresses if trains(ours, ours.accounts[a])]
         self.random.shuffle(workers)
         self._each(task, zeal, workers, lambda who: self.commit(task, who))
         self._leave(task)
@@ -273,14 +275,14 @@ class Play:
         ours = self.task(task)
         scores = self.random_scores(ours)
         salt = self.random.randbytes(32)
-        payload = validator_payload(rules.ordered_roots(ours), scores)
+        payload = validator_payload(ordered_roots(ours), scores)
         digest = self.seal(task, who, Phase.SCORE, payload, salt)
         if self.twin.commit_scores(who, task, ours.round.number, digest) is None:
             self.scores[task, ours.round.number, who] = scores, salt
 
     def random_scores(self, ours: Task) -> bytes:
         """Score bytes of the right form."""
-        kind = rules.score_kind(ours.config.rule)
+        kind = score_kind(ours.config.rule)
         width = kind.value
         entries = []
         for _ in ours.round.order:
@@ -303,7 +305,7 @@ class Play:
         number = self.task(task).round.number
         self._each(task, max(zeal, 0.5), committee, lambda who: self.reveal_scores(task, who))
         caller = self.random.choice([STRANGER, *self.people])
-        vectors = rules.revealed_vectors(self.task(task))
+        vectors = revealed_vectors(self.task(task))
         if self.random.random() < 0.1 and vectors:
             self.twin.tally(
                 caller, task, number, self.random.choice([vectors[1:], vectors[::-1], [*vectors, b""]])
@@ -371,7 +373,7 @@ class Play:
         assert tallied is not None
         head = self.models.get(ours.head_root)
         shares = posted or tallied.shares
-        updates = [self.models.get(root) for root in rules.ordered_roots(ours)]
+        updates = [self.models.get(root) for root in ordered_roots(ours)]
         if ours.config.rule.is_on_ranks:
             kept = [u for u, counts in zip(updates, tallied.included, strict=True) if counts]
             if head is None or any(u is None for u in kept):
@@ -409,7 +411,7 @@ class Play:
         proposal = round_.proposal
         if proposal is None:
             return
-        claim = rules.claim_of(ours)
+        claim = claim_of(ours)
         position = self.lies.get(proposal.model_root, self.random.randrange(64 << ours.config.depth))
         if self.random.random() < 0.1:
             position = self.random.randrange(64 << ours.config.depth)
@@ -475,7 +477,7 @@ class Play:
             lambda: self.reveal(task, who),
             lambda: twin.commit_scores(who, task, max(0, number), digest),
             lambda: self.reveal_scores(task, who),
-            lambda: twin.tally(who, task, max(0, number), rules.revealed_vectors(ours)),
+            lambda: twin.tally(who, task, max(0, number), revealed_vectors(ours)),
             lambda: twin.propose(
                 who, task, max(0, number), attempt, digest, digest, random.choice([(), (1, 2)])
             ),

@@ -9,13 +9,14 @@ from typing import Any, Final
 from chainfl.artifacts import load
 from chainfl.chain.abi import decode_log, decode_revert, functions
 from chainfl.codec.commitments import keccak256, roots_hash
-from chainfl.protocol import round as rules
 from chainfl.protocol.config import Floors
+from chainfl.protocol.enrolment import unbonding_seconds
 from chainfl.protocol.errors import BadProofError, RuleError
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.rewards import round_budget
-from chainfl.protocol.round import Call, Round, Task
+from chainfl.protocol.state import Call, Round, Task
+from chainfl.protocol.views import ordered_roots
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
 from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
@@ -354,11 +355,11 @@ class Twin:
             "order": dynamic(round_.order),
             "tallied": dynamic(*_tallied(ours)),
             "proposal": static(_proposal(round_)),
-            "unbondingSeconds": static([rules.unbonding_seconds(ours)]),
+            "unbondingSeconds": static([unbonding_seconds(ours)]),
             "budget": static(astuple(round_budget(ours.funded, ours.config))),
         }
         if Phase.SCORE <= round_.phase <= Phase.CHALLENGE:
-            expected["rootsHash"] = roots_hash(rules.ordered_roots(ours))
+            expected["rootsHash"] = roots_hash(ordered_roots(ours))
         for name, value in expected.items():
             self._expect(task, name, value)
         for address in ours.addresses:

@@ -11,7 +11,7 @@ from chainfl.audit.challenge import find_lie
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
 from chainfl.protocol.events import Drawn, UpdateRevealed
-from chainfl.protocol.round import is_over, revealed_vectors, trains, voters
+from chainfl.protocol.views import is_over, revealed_vectors, trains, voters
 from chainfl.roles.miner import propose
 from chainfl.roles.validator import commit_scores, reveal_scores, vote
 from chainfl.roles.worker import commit_update, reveal_update

@@ -9,11 +9,12 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
 from chainfl.codec.scores import Scores, encode_scores
 from chainfl.codec.vector import Vector
-from chainfl.protocol import round as rules
 from chainfl.protocol.combine import combine, combine_ranks
 from chainfl.protocol.config import Floors
 from chainfl.protocol.proof import gather
-from chainfl.protocol.round import Call, Task
+from chainfl.protocol.state import Call, Task
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import claim_of, ordered_roots, trains
 from chainfl.protocol.world import World
 from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, Statistic, TaskConfig
 
@@ -117,7 +118,7 @@ class Scene:
 
     def workers(self) -> list[Address]:
         """Everybody who may commit an update now."""
-        return [a for a in self.task.addresses if rules.trains(self.task, self.task.accounts[a])]
+        return [a for a in self.task.addresses if trains(self.task, self.task.accounts[a])]
 
     def run_out(self) -> None:
         """Let the phase's deadline pass."""
@@ -161,7 +162,7 @@ class Scene:
 
     def scores_of(self, sender: Address) -> bytes:
         """What a validator posts: losses, distances or vouches, a little different for each."""
-        kind, order = rules.score_kind(self.task.config.rule), self.task.round.order
+        kind, order = score_kind(self.task.config.rule), self.task.round.order
         jitter = int.from_bytes(sender[-2:], "big")
         if self.task.config.rule.is_softmax:
             entries = [10**11 * (1 + id_) + jitter for id_ in order]
@@ -173,7 +174,7 @@ class Scene:
 
     def commit_scores(self, sender: Address, scores: bytes | None = None) -> None:
         """Commit to scores."""
-        payload = validator_payload(rules.ordered_roots(self.task), scores or self.scores_of(sender))
+        payload = validator_payload(ordered_roots(self.task), scores or self.scores_of(sender))
         self.world.commit_scores(
             self.call(sender), self.task_address, self.number, self.seal(sender, Phase.SCORE, payload)
         )
@@ -225,7 +226,7 @@ class Scene:
         assert tallied is not None
         head = self.models[task.head_root]
         shares = self.posted_shares() or tallied.shares
-        updates = [self.models[root] for root in rules.ordered_roots(task)]
+        updates = [self.models[root] for root in ordered_roots(task)]
         if task.config.rule.is_on_ranks:
             kept = [u for u, counts in zip(updates, tallied.included, strict=True) if counts]
             return combine_ranks(head, kept, shares)
@@ -257,7 +258,7 @@ class Scene:
 
     def prove(self, sender: Address, position: int, salt: Digest = SALT) -> None:
         """Show that the standing proposal lies at a position."""
-        claim = rules.claim_of(self.task)
+        claim = claim_of(self.task)
         evidence = gather(claim, position, lambda root, leaf: merkle.prove(self.models[root], leaf))
         self.world.prove(
             self.call(sender),

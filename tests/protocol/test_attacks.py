@@ -9,9 +9,9 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import finder_note, validator_payload, worker_payload
 from chainfl.codec.scores import UNAVAILABLE, WORST_LOSS, ScoreKind, Scores, encode_scores
 from chainfl.protocol import errors, events
-from chainfl.protocol import round as rules
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.shares import softmax
+from chainfl.protocol.views import ordered_roots, trains
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Phase, Rule, Slash, Statistic, TaskConfig
 from tests.protocol.scene import (
     ETHER,
@@ -236,7 +236,7 @@ def test_scores_cannot_shift_onto_other_updates() -> None:
     played.to(Phase.SCORE)
     member, *others = played.committee()
     scores = played.scores_of(member)
-    shifted = validator_payload(rules.ordered_roots(played.task)[::-1], scores)
+    shifted = validator_payload(ordered_roots(played.task)[::-1], scores)
     played.world.commit_scores(
         played.call(member), played.task_address, 2, played.seal(member, Phase.SCORE, shifted)
     )
@@ -615,7 +615,7 @@ def test_stake_moved_after_the_seed_is_known_changes_no_draw() -> None:
     played.apply_queued()
     assert played.task.accounts[mover].weight == 1001 * 1000
     assert played.task.accounts[address(4)].weight == 0
-    assert not rules.trains(played.task, played.task.accounts[address(50)])
+    assert not trains(played.task, played.task.accounts[address(50)])
 
 
 def test_stake_that_the_open_draw_counts_cannot_be_pulled_out() -> None:

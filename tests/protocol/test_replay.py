@@ -4,7 +4,7 @@ import pytest
 
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.replay import fold
-from chainfl.protocol.round import Task, new_task
+from chainfl.protocol.state import Task, new_task
 from chainfl.types import Phase, Rule
 from tests.protocol.scene import SPONSOR, STRANGER, Scene, config, scene
 

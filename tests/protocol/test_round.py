@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 
 from chainfl.codec.commitments import finder_note
 from chainfl.protocol import events
-from chainfl.protocol import round as rules
 from chainfl.protocol.errors import RuleError
 from chainfl.protocol.rewards import round_budget
+from chainfl.protocol.views import claim_of
 from chainfl.types import WAD, Address, Phase, Rule, Statistic
 from tests.protocol.scene import (
     ETHER,
@@ -204,7 +204,7 @@ class Rounds(RuleBasedStateMachine):
     def convict(self, finder: Address, noted: bool) -> None:
         """Find the wrong parameter and prove it."""
         task = self.played.task
-        claim, right = rules.claim_of(task), self.played.aggregate()
+        claim, right = claim_of(task), self.played.aggregate()
         position = int(np.flatnonzero(self.played.models[claim.root] != right)[0])
         if noted:
             at = (task.round.number, task.round.attempt, position)

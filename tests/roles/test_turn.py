@@ -3,7 +3,7 @@
 import pytest
 
 from chainfl.protocol.events import UpdateRevealed
-from chainfl.protocol.round import Task
+from chainfl.protocol.state import Task
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.sim.network import Network
 from chainfl.types import Address, Outcome, Phase, Rule

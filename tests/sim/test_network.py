@@ -7,7 +7,7 @@ from chainfl.audit.history import LoggedEvent, rounds
 from chainfl.audit.verify import Verdict, check_round
 from chainfl.codec.vector import Vector
 from chainfl.protocol.events import Convicted, Drawn, TaskCreated
-from chainfl.protocol.round import new_task
+from chainfl.protocol.state import new_task
 from chainfl.redo import floats, head_model
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Address, Outcome, Phase, Rule

@@ -20,7 +20,7 @@ from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer
 from chainfl.protocol.config import Floors
 from chainfl.protocol.events import Drawn
-from chainfl.protocol.round import new_task
+from chainfl.protocol.state import new_task
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore

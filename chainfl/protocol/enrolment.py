@@ -1,0 +1,127 @@
+"""Enrolment: who takes part, with which weight, from when, and when a draw opens (docs/protocol.md 3, 5.1)."""
+
+from dataclasses import replace
+
+from chainfl.protocol import errors, events
+from chainfl.protocol.config import MAX_WEIGHT, needed_accounts, weight_of
+from chainfl.protocol.places import expect_running
+from chainfl.protocol.state import Account, Call, Stakes, Task
+from chainfl.types import Address, Id, Phase
+
+
+def enrol(task: Task, call: Call, stakes: Stakes) -> None:
+    """Take part from the next draw on."""
+    expect_running(task)
+    account = task.accounts.get(call.sender)
+    if account is not None and account.wants:
+        raise errors.AlreadyEnrolledError()
+    stake = stakes.stake_of(call.sender, task.address)
+    if stake < task.config.min_stake:
+        raise errors.StakeTooLowError(stake, task.config.min_stake)
+
+    if account is None:
+        task.addresses.append(call.sender)
+        account = Account(Id(len(task.addresses)), call.sender, True, 0, 0)
+    task.accounts[call.sender] = replace(account, wants=True)
+    task.events.append(events.Enrolled(account.id, call.sender))
+    _apply_or_queue(task, call, call.sender, stakes)
+
+
+def leave(task: Task, call: Call, stakes: Stakes) -> None:
+    """Take no part in later draws. The stake stays locked while a round needs it."""
+    account = _enrolled(task, call.sender)
+
+    task.accounts[call.sender] = replace(account, wants=False)
+    task.events.append(events.Left(account.id, call.sender))
+    _apply_or_queue(task, call, call.sender, stakes)
+
+
+def apply_change(task: Task, call: Call, stakes: Stakes, address: Address) -> None:
+    """Bring an account's weight in line with its stake and wish. Anyone may, unless a draw is open."""
+    if address not in task.accounts:
+        raise errors.NotEnrolledError()
+    if _draw_is_open(task):
+        raise errors.DrawOpenError(task.round.number)
+
+    apply_weight(task, call, address, stakes)
+
+
+def stake_changed(task: Task, call: Call, stakes: Stakes, address: Address) -> None:
+    """The registry tells that an account's stake in this task changed."""
+    if address in task.accounts:
+        _apply_or_queue(task, call, address, stakes)
+
+
+def unbonding_seconds(task: Task) -> int:
+    """How long stake stays slashable after it is deallocated: the longest round; nothing when the task has ended."""
+    return 0 if task.round.phase is Phase.ENDED else task.config.longest_round()
+
+
+def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
+    """Whether the account's stake must stay: a round holds it (role, update, election), or the draw counts it."""
+    account, round_ = task.accounts.get(address), task.round
+    if account is None or round_.phase is Phase.ENDED:
+        return False
+    if account.weight > _due_weight(task, account, stakes):
+        return True
+    if account.id in (task.elected or ()):
+        return True
+    if round_.drawn is None:
+        return False
+    return account.id in (*round_.committee, *round_.drawn.proposers) or account.id in round_.updates
+
+
+def _enrolled(task: Task, address: Address) -> Account:
+    account = task.accounts.get(address)
+    if account is None or not account.wants:
+        raise errors.NotEnrolledError()
+    return account
+
+
+def _due_weight(task: Task, account: Account, stakes: Stakes) -> int:
+    stake = stakes.stake_of(account.address, task.address) if account.wants else 0
+    return weight_of(stake, task.config)
+
+
+def _apply_or_queue(task: Task, call: Call, address: Address, stakes: Stakes) -> None:
+    if _draw_is_open(task):
+        task.events.append(events.ChangeQueued(task.accounts[address].id, address))
+    else:
+        apply_weight(task, call, address, stakes)
+
+
+def apply_weight(task: Task, call: Call, address: Address, stakes: Stakes) -> None:
+    """Set the weight that stake and wish ask for. A waiting draw opens when this makes enough.
+
+    A full tree takes what still fits instead of refusing, or a queued top-up could block a conviction.
+    """
+    account = task.accounts[address]
+    weight = min(_due_weight(task, account, stakes), MAX_WEIGHT - (task.total_weight - account.weight))
+    if weight == account.weight:
+        return
+    waiting = task.round.phase is Phase.DRAW
+    active_from = account.active_from
+    if account.weight == 0:
+        active_from = task.round.number if waiting else task.round.number + 1
+    task.eligible += (weight > 0) - (account.weight > 0)
+    task.total_weight += weight - account.weight
+    task.accounts[address] = replace(account, weight=weight, active_from=active_from)
+    task.events.append(events.WeightSet(account.id, weight, active_from))
+    if waiting:
+        open_if_enough(task, call)
+
+
+def _draw_is_open(task: Task) -> bool:
+    return task.round.phase is Phase.DRAW and task.round.draw_block != 0
+
+
+def open_draw(task: Task, call: Call) -> None:
+    """Fix the block whose hash will seed the draw; from here on changes of enrolment queue."""
+    task.round.draw_block = call.block_number
+    task.events.append(events.DrawOpened(task.round.number, call.block_number))
+
+
+def open_if_enough(task: Task, call: Call) -> None:
+    """Open the draw of a round that has enough staked accounts."""
+    if task.eligible >= needed_accounts(task.config):
+        open_draw(task, call)

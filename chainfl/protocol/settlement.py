@@ -1,0 +1,118 @@
+"""The money of a task: who is credited, who is slashed, who pulls what (docs/protocol.md 9)."""
+
+from collections.abc import Sequence
+
+from chainfl.protocol import errors, events, rewards
+from chainfl.protocol import shares as sharing
+from chainfl.protocol.state import Call, Pay, Stakes, Tally, Task
+from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Slash
+
+
+def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
+    """Credit committee and miner, note how workers are paid; answers what each group gets."""
+    round_, config = task.round, task.config
+    tallied = round_.tally
+    if tallied is None:
+        return 0, 0, 0
+    budget = rewards.round_budget(task.funded, config)
+    task.pays[round_.number] = pay = worker_pay(task, tallied, outcome)
+    workers = sum(budget.workers * part // pay.whole for part in pay.workers.values())
+
+    committee = 0
+    for id_, amount in _committee_pay(task, tallied, budget.committee).items():
+        _credit(task, task.by_id(id_).address, amount)
+        committee += amount
+    miner = budget.miner if outcome is Outcome.FINAL else 0
+    if miner:
+        _credit(task, task.by_id(round_.proposer).address, miner)
+    task.escrow -= workers
+    task.owed += workers
+    return workers, committee, miner
+
+
+def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
+    """By shares where the rule gives them to updates, else equal parts over the included; the convicted get nothing."""
+    round_ = task.round
+    posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
+    shares = posted or tallied.shares
+    if shares and not task.config.rule.is_on_ranks:
+        parts, whole = shares[1:], TOTAL - shares[0]
+    else:
+        parts, whole = tuple(int(counts) for counts in tallied.included), max(1, sum(tallied.included))
+    paid = {
+        id_: part
+        for id_, part in zip(round_.order, parts, strict=True)
+        if part and id_ not in round_.convicted
+    }
+    return Pay(paid, whole)
+
+
+def _committee_pay(task: Task, tallied: Tally, amount: int) -> dict[Id, int]:
+    """What each validator gets: by closeness where shares were formed, else the plain part of one seat."""
+    round_, config = task.round, task.config
+    if sum(tallied.included) < config.min_updates or len(tallied.deviations) < sharing.majority(
+        config.committee_size
+    ):
+        return dict.fromkeys(tallied.deviations, amount // config.committee_size)
+    paid = [id_ for id_ in tallied.deviations if id_ not in round_.convicted | round_.absent]
+    parts = rewards.committee_pay([tallied.deviations[id_] for id_ in paid], amount)
+    return dict(zip(paid, parts, strict=True))
+
+
+def claim(task: Task, call: Call, rounds: Sequence[int]) -> int:
+    """Pull what the sender earned: its credit, and its part as a worker of the rounds named."""
+    account = task.accounts.get(call.sender)
+    workers = rewards.round_budget(task.funded, task.config).workers
+    amount = task.credits.pop(call.sender, 0)
+    for number in rounds:
+        if number not in task.pays:
+            raise errors.RoundNotSettledError(number)
+        pay = task.pays[number]
+        part = pay.workers.get(account.id, 0) if account else 0
+        if account is None or not part:
+            continue
+        if (number, account.id) in task.claimed:
+            raise errors.AlreadyClaimedError(number)
+        task.claimed.add((number, account.id))
+        amount += workers * part // pay.whole
+    if amount == 0:
+        raise errors.NothingToClaimError()
+
+    task.owed -= amount
+    task.events.append(events.Claimed(call.sender, amount, tuple(rounds)))
+    return amount
+
+
+def refund(task: Task, call: Call) -> int:
+    """The sponsor pulls what nobody earned."""
+    if call.sender != task.sponsor:
+        raise errors.NotSponsorError()
+    if task.round.phase is not Phase.ENDED:
+        raise errors.TaskNotEndedError()
+    if task.escrow == 0:
+        raise errors.NothingToClaimError()
+
+    amount, task.escrow = task.escrow, 0
+    task.events.append(events.Refunded(amount))
+    return amount
+
+
+def pay_caller(task: Task, call: Call) -> None:
+    """Whoever moves the round on earns the caller's fee."""
+    _credit(task, call.sender, task.config.caller_fee)
+
+
+def punish(task: Task, stakes: Stakes, id_: Id, kind: Slash) -> None:
+    """Slash for silence; the weight follows when somebody applies it."""
+    slashed = stakes.slash(task.by_id(id_).address, task.address, kind, None)
+    task.events.append(events.Silent(task.round.number, task.round.phase, id_, slashed.amount))
+
+
+def _credit(task: Task, account: Address, amount: int) -> None:
+    """Owe an account more, out of escrow."""
+    if amount == 0:
+        return
+    task.escrow -= amount
+    task.owed += amount
+    task.credits[account] = task.credits.get(account, 0) + amount
+    task.events.append(events.Credited(account, amount))

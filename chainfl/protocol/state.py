@@ -1,0 +1,200 @@
+"""The nouns of a task: what the contract keeps, as values (docs/protocol.md 1).
+
+An action works on a draft of the state, as a transaction does on chain: `draft()` copies, and whoever drives the rules
+keeps the draft only if nothing was raised. There is no clock: `Call` carries sender, time and block number.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from chainfl.codec.commitments import keccak256
+from chainfl.protocol.draw import Drawn
+from chainfl.protocol.events import Event
+from chainfl.types import Address, Digest, Id, Phase, Slash, TaskConfig
+
+NO_SCORE = 2**128 - 1
+"""The head's score where no majority gave one."""
+NOBODY = Digest(bytes(32))
+NO_ID = Id(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who acts, when."""
+
+    sender: Address
+    now: int
+    block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slashed:
+    """What a slash took, and where it went besides the burn."""
+
+    amount: int
+    to_escrow: int
+
+
+class Stakes(Protocol):
+    """What a task needs of the stake registry."""
+
+    def stake_of(self, account: Address, task: Address) -> int:
+        """Stake allocated to the task and not unbonding."""
+        ...
+
+    def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> Slashed:
+        """Take the task's fraction of the account's stake."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An enrolled account."""
+
+    id: Id
+    address: Address
+    wants: bool
+    weight: int
+    active_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A worker's commitment, and what it revealed."""
+
+    commitment: Digest
+    root: Digest | None = None
+    cid: Digest | None = None
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A validator's commitment, and what it revealed."""
+
+    commitment: Digest
+    revealed: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the scores decided. `shares` has p_0 first, then one per revealed update (on ranks: per rank)."""
+
+    included: tuple[bool, ...]
+    shares: tuple[int, ...]
+    deviations: dict[Id, int]
+    head_score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a proposer posted."""
+
+    proposer: Id
+    model_root: Digest
+    block: Digest
+    shares: tuple[int, ...]
+
+    @property
+    def shares_digest(self) -> Digest:
+        """Names posted shares; zero where the contract decided them."""
+        if not self.shares:
+            return NOBODY
+        return keccak256(b"".join(share.to_bytes(32, "big") for share in self.shares))
+
+
+@dataclass(frozen=True, slots=True)
+class Pay:
+    """How the workers of a round are paid: part i of `parts` over `whole`, of the workers' budget."""
+
+    workers: dict[Id, int]
+    whole: int
+
+
+@dataclass(slots=True)
+class Round:
+    """One pass of the protocol over the task."""
+
+    number: int
+    attempt: int = 0
+    phase: Phase = Phase.DRAW
+    deadline: int = 0
+    draw_block: int = 0
+    extended: bool = False
+    drawn: Drawn | None = None
+    seed: Digest = NOBODY
+    expected: int = 0
+    updates: dict[Id, Update] = field(default_factory=dict)
+    order: tuple[Id, ...] = ()
+    scores: dict[Id, Scores] = field(default_factory=dict)
+    tally: Tally | None = None
+    turns: tuple[Id, ...] = ()
+    proposer: Id = NO_ID
+    proposal: Proposal | None = None
+    votes: dict[Id, bool] = field(default_factory=dict)
+    convicted: frozenset[Id] = frozenset()
+    absent: frozenset[Id] = frozenset()
+
+    @property
+    def committee(self) -> tuple[Id, ...]:
+        """This round's validators, in the order drawn or elected."""
+        return self.drawn.committee if self.drawn else ()
+
+    def draft(self) -> "Round":
+        """A copy that can be changed without touching this one."""
+        return replace(self, updates=dict(self.updates), scores=dict(self.scores), votes=dict(self.votes))
+
+
+@dataclass(slots=True)
+class Task:
+    """One training task: its terms, its participants, its running round and its money."""
+
+    chain_id: int
+    address: Address
+    task_id: int
+    sponsor: Address
+    config: TaskConfig
+    funded: int
+    escrow: int
+    round: Round
+    head_root: Digest
+    head_block: Digest = NOBODY
+    head_votes: tuple[tuple[Id, bool], ...] = ()
+    voids: tuple[int, ...] = ()
+    owed: int = 0
+    ending: bool = False
+    elected: tuple[Id, ...] | None = None
+    eligible: int = 0
+    total_weight: int = 0
+    accounts: dict[Address, Account] = field(default_factory=dict)
+    addresses: list[Address] = field(default_factory=list)
+    credits: dict[Address, int] = field(default_factory=dict)
+    pays: dict[int, Pay] = field(default_factory=dict)
+    claimed: set[tuple[int, Id]] = field(default_factory=set)
+    notes: dict[Digest, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def draft(self) -> "Task":
+        """A copy that can be changed without touching this one; its list of events starts empty."""
+        return replace(
+            self,
+            round=self.round.draft(),
+            accounts=dict(self.accounts),
+            addresses=list(self.addresses),
+            credits=dict(self.credits),
+            pays=dict(self.pays),
+            claimed=set(self.claimed),
+            notes=dict(self.notes),
+            events=[],
+        )
+
+    def by_id(self, id_: Id) -> Account:
+        """The account with this enrolment id."""
+        return self.accounts[self.addresses[id_ - 1]]
+
+
+def new_task(
+    chain_id: int, address: Address, task_id: int, sponsor: Address, config: TaskConfig, escrow: int
+) -> Task:
+    """A task as its creation leaves it: waiting for enough participants to draw its first round."""
+    return Task(chain_id, address, task_id, sponsor, config, escrow, escrow, Round(1), config.first_root)

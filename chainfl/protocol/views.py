@@ -1,0 +1,98 @@
+"""What can be read off a task: who may act, when a phase is over, what stands (docs/protocol.md 5)."""
+
+from chainfl.protocol.draw import Drawn
+from chainfl.protocol.proof import Claim, parts_of
+from chainfl.protocol.state import Account, Round, Task
+from chainfl.types import Digest, Id, Phase
+
+# Who
+
+
+def trains(task: Task, account: Account) -> bool:
+    """Whether the account trains in this round: a training member, a backup, or a worker not shut out by the draw."""
+    round_ = task.round
+    assert round_.drawn is not None
+    if account.id in round_.committee:
+        return task.config.rule.is_elected
+    if account.weight == 0 or account.active_from > round_.number:
+        return False
+    if not task.config.rule.is_elected and account.id in round_.drawn.proposers:
+        return account.id != round_.drawn.proposers[0]
+    return round_.drawn.workers is None or account.id in round_.drawn.workers
+
+
+def may_score(task: Task, id_: Id) -> bool:
+    """Whether a member may commit scores: where the committee trains too, only with an update of its own."""
+    update = task.round.updates.get(id_)
+    return not task.config.rule.is_elected or (update is not None and update.root is not None)
+
+
+def voters(round_: Round, proposer: Id) -> list[Id]:
+    """E: the committee without the proposer and the convicted."""
+    return [id_ for id_ in round_.committee if id_ != proposer and id_ not in round_.convicted]
+
+
+def expected_updates(task: Task, roles: Drawn) -> int:
+    """How many can commit: the phase ends early when they all have."""
+    config, members = task.config, len(roles.committee)
+    if config.rule.is_elected:
+        staked_members = sum(task.by_id(id_).weight > 0 for id_ in roles.committee)
+        return members + min(config.max_updates, task.eligible - staked_members)
+    return min(config.max_updates, task.eligible - members - 1)
+
+
+# When
+
+
+def is_over(task: Task, now: int) -> bool:
+    """Whether the phase can be left: its deadline has passed, or everyone expected has acted."""
+    return now >= task.round.deadline or has_everyone_acted(task)
+
+
+def has_everyone_acted(task: Task) -> bool:
+    """Whether nobody is left to wait for, so that the phase may end before its deadline."""
+    round_ = task.round
+    if round_.phase is Phase.TRAIN:
+        return len(round_.updates) >= round_.expected
+    if round_.phase is Phase.REVEAL:
+        return all(update.root is not None for update in round_.updates.values())
+    if round_.phase is Phase.SCORE:
+        return all(id_ in round_.scores for id_ in round_.committee if may_score(task, id_))
+    if round_.phase is Phase.TALLY:
+        return all(scores.revealed is not None for scores in round_.scores.values())
+    return False
+
+
+# What
+
+
+def revealed_by(round_: Round, id_: Id) -> bytes | None:
+    """The scores that a member has opened."""
+    scores = round_.scores.get(id_)
+    return scores.revealed if scores else None
+
+
+def revealed_vectors(task: Task) -> list[bytes]:
+    """All revealed scores in committee order: what a tally is called with."""
+    shown = (revealed_by(task.round, id_) for id_ in task.round.committee)
+    return [scores for scores in shown if scores is not None]
+
+
+def ordered_roots(task: Task) -> list[Digest]:
+    """The roots of the revealed updates in index order: what score commitments are bound to."""
+    roots = [task.round.updates[id_].root for id_ in task.round.order]
+    return [root for root in roots if root is not None]
+
+
+def claim_of(task: Task) -> Claim:
+    """What the standing proposal claims: its root is what the shares make of head and updates."""
+    round_, config = task.round, task.config
+    assert round_.proposal is not None
+    assert round_.tally is not None
+    shares, included = round_.proposal.shares or round_.tally.shares, round_.tally.included
+    on_ranks = config.rule.is_on_ranks
+    parts = parts_of(ordered_roots(task), shares[1:], included, on_ranks)
+    ranks = shares[1:] if on_ranks else None
+    return Claim(
+        round_.proposal.model_root, task.head_root, shares[0], parts, ranks, config.dimension, config.depth
+    )
