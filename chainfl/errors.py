@@ -143,3 +143,11 @@ class NotIndexedError(InputError):
 
 class BusyError(OutsideError):
     """The service is doing as much as it allows itself; the same request may work in a moment."""
+
+
+class RlpError(VerificationError):
+    """Bytes that are not one canonical RLP value; names the position."""
+
+
+class BundleError(VerificationError):
+    """An audit bundle is damaged or does not prove what it claims; names the block, header, receipt or blob."""

@@ -1,0 +1,196 @@
+"""What a contract's code says: that it is this release's, which contracts it works with, and a task's frozen terms.
+
+A task is a clone whose terms are part of its code; libraries and immutable values are filled into a contract's code
+when it is created. So the code alone, without a call, tells how a task, its registry, its factory and its libraries
+belong together.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.exceptions import DecodingError
+
+from chainfl.artifacts import load
+from chainfl.chain.abi import functions
+from chainfl.errors import VerificationError
+from chainfl.types import Address, Rule, Statistic, TaskConfig
+
+_CLONE_START = bytes.fromhex("363d3d373d3d3d363d73")
+_CLONE_END = bytes.fromhex("5af43d82803e903d91602b57fd5bf3")
+_ORIGIN = ("address", "uint64", "address", "uint128", "uint128", "uint128")
+_ORIGIN_BYTES = 32 * len(_ORIGIN)
+_PUSH1, _PUSH32 = 0x60, 0x7F
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCode:
+    """What is written in a task's code: what it runs, and on which terms."""
+
+    implementation: Address
+    registry: Address
+    task_id: int
+    sponsor: Address
+    config: TaskConfig
+
+    @property
+    def parts(self) -> dict[str, Address]:
+        """The contracts that it works with."""
+        return {"TrainingTask": self.implementation, "StakeRegistry": self.registry}
+
+
+@dataclass(frozen=True, slots=True)
+class Contracts:
+    """A task and all contracts whose code decides what it does."""
+
+    task: Address
+    made: TaskCode
+    factory: Address
+    libraries: Mapping[str, Address]
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        """All of them by name."""
+        return {"task": self.task, "TaskFactory": self.factory, **self.made.parts, **self.libraries}
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place in a contract's code that is filled when it is created: a library's address, or an immutable value."""
+
+    at: int
+    size: int
+    library: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """What stands in those places."""
+
+    libraries: Mapping[str, Address]
+    immutables: frozenset[bytes]
+
+
+CodeOf = Callable[[Address], bytes]
+"""The code at an address, empty where there is none."""
+
+
+def read_task_code(code: bytes) -> TaskCode:
+    """The terms in a task's code (OpenZeppelin's clone with immutable arguments).
+
+    Raises:
+        VerificationError: it is the code of something else.
+    """
+    start = len(_CLONE_START) + 20
+    args = code[start + len(_CLONE_END) :]
+    if not code.startswith(_CLONE_START) or code[start : start + len(_CLONE_END)] != _CLONE_END:
+        raise VerificationError("its code is not that of a task")
+    terms = functions("TrainingTask")["config"].outputs
+    try:
+        registry, task_id, sponsor, *_ = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
+        (values,) = abi_decode(terms, args[_ORIGIN_BYTES:])
+        config = as_config(values)
+    except (DecodingError, ValueError) as error:
+        raise VerificationError(f"the terms in its code cannot be read: {error}") from error
+    implementation = Address(code[len(_CLONE_START) : start])
+    return TaskCode(implementation, _address(registry), task_id, _address(sponsor), config)
+
+
+def as_config(values: tuple[object, ...]) -> TaskConfig:
+    """A task's terms from the values of the contract's struct."""
+    plain = dict(zip(TaskConfig.__dataclass_fields__, values, strict=True))
+    rule, statistic = plain["rule"], plain["statistic"]
+    assert isinstance(rule, int)
+    assert isinstance(statistic, int)
+    return TaskConfig(**plain | {"rule": Rule(rule), "statistic": Statistic(statistic)})  # type: ignore[arg-type]
+
+
+def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
+    """The contracts behind a task, every one with this release's code, each naming the others rightly.
+
+    Raises:
+        VerificationError: one of them runs another code, or belongs to another one.
+    """
+    made = read_task_code(code_of(task))
+    found = {name: _fill(name, at, code_of) for name, at in made.parts.items()}
+    (word,) = _expect_immutables("StakeRegistry", found["StakeRegistry"], 1)
+    factory = Address(word[-20:])
+    words = _expect_immutables("TaskFactory", _fill("TaskFactory", factory, code_of), 3)
+    if not {bytes(12) + made.registry, bytes(12) + made.implementation} <= words:
+        raise VerificationError(f"factory {_hex(factory)} makes its tasks with another registry or code")
+    libraries = found["TrainingTask"].libraries
+    for name, at in libraries.items():
+        if _expect_immutables(name, _fill(name, at, code_of), 1) != {bytes(12) + at}:
+            raise VerificationError(f"{name} {_hex(at)}: it does not know its own address")
+    return Contracts(task, made, factory, libraries)
+
+
+def fill_of(name: str, code: bytes) -> Fill:
+    """What was filled into a contract's code when it was created.
+
+    Raises:
+        VerificationError: apart from that it is not the code of this release.
+    """
+    template, holes = _template(name)
+    rest, libraries, immutables = bytearray(code), dict[str, Address](), set[bytes]()
+    for hole in holes:
+        value = code[hole.at : hole.at + hole.size]
+        rest[hole.at : hole.at + hole.size] = bytes(hole.size)
+        if hole.library is None:
+            immutables.add(value)
+        elif libraries.setdefault(hole.library, Address(value)) != value:
+            raise VerificationError(f"its code names two addresses for {hole.library}")
+    if rest != template:
+        raise VerificationError(
+            f"its code is not {name} of this release; audit with the release that deployed it"
+        )
+    return Fill(libraries, frozenset(immutables))
+
+
+def _fill(name: str, at: Address, code_of: CodeOf) -> Fill:
+    try:
+        return fill_of(name, code_of(at))
+    except VerificationError as error:
+        raise VerificationError(f"{name} {_hex(at)}: {error}") from error
+
+
+def _expect_immutables(name: str, fill: Fill, most: int) -> frozenset[bytes]:
+    if not 1 <= len(fill.immutables) <= most:
+        raise VerificationError(f"{name}: its code holds {len(fill.immutables)} immutable values, not {most}")
+    return fill.immutables
+
+
+@cache
+def _template(name: str) -> tuple[bytes, tuple[Hole, ...]]:
+    """A contract's code with zeros in its holes, and where these are."""
+    artifact = load(name)
+    code = artifact.deployed_bytecode.removeprefix("0x")
+    holes = list[Hole]()
+    for library, offsets in artifact.links.items():
+        # The same text marks a library in the creation code, where the artifact tells its places.
+        mark = artifact.bytecode[2 + 2 * offsets[0] : 42 + 2 * offsets[0]]
+        while (at := code.find(mark)) >= 0:
+            holes.append(Hole(at // 2, 20, library))
+            code = code[:at] + "00" * 20 + code[at + 40 :]
+    template = bytes.fromhex(code)
+    holes += (Hole(at, 32, None) for at, word in _pushed_words(template) if not any(word))
+    return template, tuple(holes)
+
+
+def _pushed_words(code: bytes) -> Iterator[tuple[int, bytes]]:
+    """The 32-byte constants in some code; one of zeros marks an immutable value, for 0 itself is pushed in one byte."""
+    at = 0
+    while at < len(code):
+        size = max(0, code[at] - _PUSH1 + 1) if code[at] <= _PUSH32 else 0
+        if size == 32:
+            yield at + 1, code[at + 1 : at + 33]
+        at += 1 + size
+
+
+def _address(text: str) -> Address:
+    return Address(bytes.fromhex(text.removeprefix("0x")))
+
+
+def _hex(address: Address) -> str:
+    return "0x" + address.hex()

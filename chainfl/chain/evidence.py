@@ -1,0 +1,196 @@
+"""Evidence off an endpoint: headers, receipts and account proofs in the bytes that a chain hashes.
+
+An endpoint answers in JSON; what is built from it is kept only if it hashes to what the chain says, so a field that we
+do not know of, or an endpoint that lies, is found here and not by an auditor later.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from web3 import Web3
+from web3.providers.rpc import HTTPProvider
+from web3.types import RPCEndpoint, RPCResponse
+
+from chainfl.chain.rpc import outside
+from chainfl.chain.send import checksum
+from chainfl.codec import rlp, trie
+from chainfl.codec.commitments import keccak256
+from chainfl.errors import LedgerError
+from chainfl.types import Address, Digest
+
+_BATCH = 64
+_SPAN = 50_000
+_TASK_CREATED = keccak256(b"TaskCreated(uint64,address,address,uint256)")
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A block by number and hash."""
+
+    number: int
+    hash: Digest
+
+
+def place_of(w3: Web3, block: int | None) -> Place:
+    """A block of the chain, the newest where none is named."""
+    answer = _ask(w3, "eth_getBlockByNumber", ["latest" if block is None else hex(block), False])
+    return Place(int(answer["number"], 16), _data(answer["hash"]))
+
+
+def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: int) -> int:
+    """The block in which the factory made the task.
+
+    Raises:
+        LedgerError: not between these blocks.
+    """
+    span = _SPAN
+    topics = [_hex(_TASK_CREATED), None, _hex(bytes(12) + task)]
+    while first <= last:
+        until = min(first + span - 1, last)
+        wanted = {
+            "address": checksum(factory),
+            "topics": topics,
+            "fromBlock": hex(first),
+            "toBlock": hex(until),
+        }
+        try:
+            found = _ask(w3, "eth_getLogs", [wanted])
+        except LedgerError:
+            if span == 1:
+                raise
+            span = max(1, span // 4)
+            continue
+        if found:
+            return int(found[0]["blockNumber"], 16)
+        first = until + 1
+    raise LedgerError("the factory's word on the task's creation was not found: give an earlier --from-block")
+
+
+def read_code(w3: Web3, address: Address, block: int) -> bytes:
+    """The code at an address."""
+    return _data(_ask(w3, "eth_getCode", [checksum(address), hex(block)]))
+
+
+def prove_account(w3: Web3, address: Address, code: bytes, block: int) -> bytes:
+    """An account's code and the proof that it has it: `[address, [nodes], code]`."""
+    answer = _ask(w3, "eth_getProof", [checksum(address), [], hex(block)])
+    return rlp.encode([address, [_data(node) for node in answer["accountProof"]], code])
+
+
+def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
+    """The headers of these blocks, each as it is hashed.
+
+    Raises:
+        LedgerError: a header does not hash to its hash, or is not to be had.
+    """
+    calls = [("eth_getBlockByNumber", [hex(number), False]) for number in range(first, last + 1)]
+    for number, answer in enumerate(_ask_many(w3, calls), first):
+        data = encode_header(answer)
+        if keccak256(data) != _data(answer["hash"]):
+            data = _data(_ask(w3, "debug_getRawHeader", [hex(number)]))
+        if keccak256(data) != _data(answer["hash"]):
+            raise LedgerError(f"the header of block {number} does not hash to its hash: use another endpoint")
+        yield data
+
+
+def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
+    """All receipts of each of these blocks, a list of byte strings, for blocks named by number and receipts root.
+
+    Raises:
+        LedgerError: they do not hash to the root, or are not to be had.
+    """
+    wanted = list(blocks)
+    calls = [("eth_getBlockReceipts", [hex(number)]) for number, _ in wanted]
+    for (number, root), answer in zip(wanted, _ask_many(w3, calls), strict=True):
+        found = [encode_receipt(receipt) for receipt in answer]
+        if trie.ordered_root(found) != root:
+            found = [_data(raw) for raw in _ask(w3, "debug_getRawReceipts", [hex(number)])]
+        if trie.ordered_root(found) != root:
+            raise LedgerError(f"the receipts of block {number} do not hash to its root: use another endpoint")
+        yield rlp.encode(found)
+
+
+def encode_header(block: Json) -> bytes:
+    """A header as it is hashed, from an endpoint's JSON; forks have appended fields, in this order."""
+    return rlp.encode([read(block[name]) for name, read in _HEADER if block.get(name) is not None])
+
+
+def encode_receipt(receipt: Json) -> bytes:
+    """A receipt as its block hashes it, from an endpoint's JSON."""
+    outcome = _number(receipt["status"]) if "status" in receipt else _data(receipt["root"])
+    logs: rlp.Value = [
+        [_data(log["address"]), [_data(topic) for topic in log["topics"]], _data(log["data"])]
+        for log in receipt["logs"]
+    ]
+    body = rlp.encode([outcome, _number(receipt["cumulativeGasUsed"]), _data(receipt["logsBloom"]), logs])
+    return rlp.encode_int(int(receipt.get("type") or "0x0", 16)) + body
+
+
+def _ask(w3: Web3, method: str, params: Sequence[object]) -> Any:
+    with outside(f"asking for {method}"):
+        return _result(w3.provider.make_request(RPCEndpoint(method), params), method)
+
+
+def _ask_many(w3: Web3, calls: Sequence[tuple[str, Sequence[object]]]) -> Iterator[Any]:
+    """Answers in order; several calls travel together where the connection allows it."""
+    provider = w3.provider
+    for at in range(0, len(calls), _BATCH):
+        batch = [(RPCEndpoint(method), params) for method, params in calls[at : at + _BATCH]]
+        if isinstance(provider, HTTPProvider):
+            with outside(f"asking for {len(batch)} answers to {batch[0][0]}"):
+                answers = provider.make_batch_request(batch)
+            if not isinstance(answers, list) or len(answers) != len(batch):
+                raise LedgerError(
+                    f"asking for {len(batch)} answers to {batch[0][0]}: the endpoint answered otherwise"
+                )
+            yield from (_result(answer, str(batch[0][0])) for answer in answers)
+        else:
+            yield from (_ask(w3, method, params) for method, params in batch)
+
+
+def _result(answer: RPCResponse, method: str) -> Any:
+    if "error" in answer or answer.get("result") is None:
+        error = answer.get("error")
+        why = cast(Mapping[str, object], error).get("message") if isinstance(error, Mapping) else error
+        raise LedgerError(f"{method}: {why or 'the endpoint has no such block'}")
+    return answer["result"]
+
+
+def _data(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
+def _number(text: str) -> bytes:
+    return rlp.encode_int(int(text, 16))
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+_HEADER: tuple[tuple[str, Callable[[str], bytes]], ...] = (
+    ("parentHash", _data),
+    ("sha3Uncles", _data),
+    ("miner", _data),
+    ("stateRoot", _data),
+    ("transactionsRoot", _data),
+    ("receiptsRoot", _data),
+    ("logsBloom", _data),
+    ("difficulty", _number),
+    ("number", _number),
+    ("gasLimit", _number),
+    ("gasUsed", _number),
+    ("timestamp", _number),
+    ("extraData", _data),
+    ("mixHash", _data),
+    ("nonce", _data),
+    ("baseFeePerGas", _number),
+    ("withdrawalsRoot", _data),
+    ("blobGasUsed", _number),
+    ("excessBlobGas", _number),
+    ("parentBeaconBlockRoot", _data),
+    ("requestsHash", _data),
+)
