@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
-from chainfl.audit.verify import Finding, Verdict, check_round, worst
+from chainfl.audit.verify import BlockHash, Finding, Verdict, check_round, worst
 from chainfl.blobs import get_record
 from chainfl.chain.reader import TaskReader
 from chainfl.codec.cid import Cid
@@ -39,7 +39,12 @@ def audit(reader: TaskReader, store: BlobStore, number: int | None = None) -> It
     for played in played_rounds(reader):
         if played.ended is None or (number is not None and played.number != number):
             continue
-        yield AuditedRound(played, tuple(check_round(played, store, reader.block_hash)))
+        yield audit_round(played, store, reader.block_hash)
+
+
+def audit_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> AuditedRound:
+    """Redo one round."""
+    return AuditedRound(played, tuple(check_round(played, store, block_hash)))
 
 
 def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]:
