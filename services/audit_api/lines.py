@@ -20,6 +20,8 @@ from services.audit_api.words import cid_of, hex_of, phase_name, place
 
 ROWS_PER_ROUND = 1_000_000
 """Rows that belong to a round are numbered from round times this."""
+KEPT_STATES = 16
+"""States kept of the past: each grows with the rounds before it, so one per round would grow with their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,47 @@ class _Totals:
         return _Totals(*counters, self.paid, self.lies, Counter(self.outcomes), self.head_loss)
 
 
+class _Past:
+    """The task as it stood when each round began: a few states kept, evenly spread, the others folded from them."""
+
+    def __init__(self, created: Task) -> None:
+        """Round 1 begins with the task as it was created."""
+        self._states = {0: created.draft()}
+        self._starts = [0]
+        self._spacing = 1
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @property
+    def states(self) -> int:
+        """How many states are kept."""
+        return len(self._states)
+
+    def add(self, start: int, state: Task) -> None:
+        """A round ended: the next one begins at event `start` with this state."""
+        index = len(self._starts)
+        self._starts.append(start)
+        if index % self._spacing == 0:
+            self._states[index] = state.draft()
+        if len(self._states) > KEPT_STATES:
+            self._spacing *= 2
+            self._states = {at: kept for at, kept in self._states.items() if at % self._spacing == 0}
+
+    def slice_of(self, index: int) -> slice:
+        """The events of a finished round, counted from 0."""
+        return slice(self._starts[index], self._starts[index + 1])
+
+    def before(self, index: int, log: Sequence[PlacedEvent]) -> Task:
+        """The state that a round began with, folded from the nearest one before it."""
+        nearest = index - index % self._spacing
+        task = self._states[nearest].draft()
+        for logged in log[self._starts[nearest] : self._starts[index]]:
+            fold(task, logged.event, logged.block_number)
+        task.events = []
+        return task
+
+
 class TaskLine:
     """A task's events and rounds so far. Only ever extended: after a reorg a new line is drawn."""
 
@@ -71,7 +114,7 @@ class TaskLine:
         """Start at the task's creation, without any event."""
         self.created, self.created_block = log.created, log.created_block
         self.events: list[PlacedEvent] = []
-        self.finished: list[PlayedRound] = []
+        self.past = _Past(log.created)
         self.now = log.created.draft()
         self._before, self._held = log.created.draft(), list[LoggedEvent]()
         self._totals = _Totals()
@@ -90,8 +133,11 @@ class TaskLine:
 
     def round(self, number: int) -> PlayedRound | None:
         """A round by its number."""
-        if 1 <= number <= len(self.finished):
-            return self.finished[number - 1]
+        if 1 <= number <= len(self.past):
+            log = tuple(self.events[self.past.slice_of(number - 1)])
+            ended = log[-1].event
+            assert isinstance(ended, events.RoundEnded)
+            return PlayedRound(number, self.past.before(number - 1, self.events), log, ended)
         running = self.open_round
         return running if running is not None and running.number == number else None
 
@@ -102,21 +148,17 @@ class TaskLine:
 
     def extend(self, fresh: Sequence[PlacedEvent]) -> list[Row]:
         """Take new events into account; answers every row that is new or has changed."""
-        rows, over = list(self._event_rows(fresh)), list[PlayedRound]()
+        rows = list(self._event_rows(fresh))
         for logged in fresh:
             fold(self.now, logged.event, logged.block_number)
             self.now.events = []
+            self.events.append(logged)
             self._held.append(logged)
             if isinstance(logged.event, events.RoundEnded):
-                over.append(PlayedRound(logged.event.round, self._before, tuple(self._held), logged.event))
+                played = PlayedRound(logged.event.round, self._before, tuple(self._held), logged.event)
+                rows += self._finish(played)
+                self.past.add(len(self.events), self.now)
                 self._before, self._held = self.now.draft(), []
-        self.events.extend(fresh)
-        self.finished.extend(over)
-        for played in over:
-            block = block_document(played, self._last_end)
-            self._last_end = placed(played)[-1].transaction
-            self._totals.add(block)
-            rows += round_rows(block)
         totals = self._totals.copy()
         running = self.open_round
         if running is not None:
@@ -126,6 +168,12 @@ class TaskLine:
         rows += self._participant_rows(totals)
         rows.append(self._task_row(totals))
         return rows
+
+    def _finish(self, played: PlayedRound) -> Iterator[Row]:
+        block = block_document(played, self._last_end)
+        self._last_end = placed(played)[-1].transaction
+        self._totals.add(block)
+        return round_rows(block)
 
     def _event_rows(self, fresh: Sequence[PlacedEvent]) -> Iterator[Row]:
         first = len(self.events)

@@ -13,7 +13,7 @@ from chainfl.errors import LedgerError, StoreError
 from chainfl.types import Digest, Phase
 from services.audit_api.follow import Follower
 from services.audit_api.index import Index
-from services.audit_api.lines import TaskLine
+from services.audit_api.lines import KEPT_STATES, TaskLine
 from services.audit_api.live import Hub
 from services.audit_api.source import EventSource, Snapshot
 from tests.audit_api.scene import (
@@ -88,6 +88,23 @@ def test_rounds_are_cut_as_the_audit_cuts_them(made: Scene) -> None:
     found = [line.round(number) for number in range(1, 7)]
     assert found == expected
     assert line.round(7) is None
+
+
+def test_the_past_is_kept_in_few_states_however_many_rounds_there_were() -> None:
+    made = scene(rounds=80)
+    for _ in range(70):
+        play_void(made.net)
+    (log,) = made.source.refresh().tasks.values()
+    line = TaskLine(log)
+
+    kept = []
+    for logged in log.events:
+        line.extend((logged,))
+        kept.append(line.past.states)
+
+    assert KEPT_STATES / 2 < kept[-1] <= max(kept) <= KEPT_STATES
+    assert len(line.past) == 70
+    assert [line.round(number) for number in range(1, 71)] == list(rounds(log.created, log.events))[:70]
 
 
 def test_a_reorg_leaves_no_trace_of_what_is_gone(tmp_path: Path) -> None:
