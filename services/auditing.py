@@ -11,7 +11,6 @@ from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.errors import ProtocolError
 from chainfl.ports import BlobStore
-from chainfl.sim.replay import trace_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,8 @@ def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]
     Raises:
         ProtocolError: no round has been drawn yet.
     """
+    from chainfl.sim.replay import trace_of  # with it comes torch, which an audit does without
+
     played = played_rounds(reader)
     if not played:
         raise ProtocolError("no round of this task has been drawn yet: there is nothing to trace")
