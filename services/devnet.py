@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -190,9 +190,15 @@ def _await_nodes(net: Devnet, people: Sequence[Person], seconds: float = 180) ->
 
 
 def start_node(
-    net: Devnet, person: Person, number: int, count: int, partition: str, seed: int
+    net: Devnet,
+    person: Person,
+    number: int,
+    count: int,
+    partition: str,
+    seed: int,
+    more: Mapping[str, object] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start the process of one participant; its log is a file of its own."""
+    """Start the process of one participant, with `more` options if need be; its log is a file of its own."""
     home = Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "node", "run"]
     options: dict[str, object] = {
@@ -213,8 +219,10 @@ def start_node(
         "attack": person.attack,
         "lie-in-round": person.lie_in_round,
     }
-    for name, value in options.items():
-        if value is not None:
+    for name, value in (options | dict(more or {})).items():
+        if value is True:
+            arguments.append(f"--{name}")
+        elif value is not None:
             arguments += [f"--{name}", str(value)]
     logs = home / "logs"
     logs.mkdir(exist_ok=True)

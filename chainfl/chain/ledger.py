@@ -8,7 +8,6 @@ from web3.types import TxReceipt
 
 from chainfl.chain.abi import functions
 from chainfl.chain.reader import TaskReader
-from chainfl.chain.rpc import outside
 from chainfl.chain.send import Sender
 from chainfl.protocol.events import Claimed
 from chainfl.protocol.proof import Evidence
@@ -26,6 +25,7 @@ class ChainLedger:
     def __init__(self, w3: Web3, sender: Sender, reader: TaskReader, task: Address) -> None:
         """Put the parts together; nothing is read or sent yet."""
         self._w3, self._sender, self.reader, self._address = w3, sender, reader, task
+        self._last = b""
 
     @property
     def me(self) -> Address:
@@ -38,9 +38,11 @@ class ChainLedger:
 
     def now(self) -> int:
         """The time the next block will have, as far as can be told."""
-        with outside("reading the chain's time"):
-            newest = self._w3.eth.get_block("latest")["timestamp"]
-        return max(int(newest), int(time.time()))
+        return max(self.reader.newest_time, int(time.time()))
+
+    def acted_last(self) -> bool:
+        """Whether the task's newest event, as far as it was read, came from this account's last action."""
+        return bool(self.reader.log) and self.reader.log[-1].transaction == self._last
 
     def enrol(self) -> None:
         """Take part from the next draw on."""
@@ -123,5 +125,6 @@ class ChainLedger:
         data = functions("TrainingTask")[name].call_data(*values)
         gas = _FIXED_GAS + _GAS_PER_BYTE * len(data) if quick else None
         receipt = self._sender.send(self._address, data, gas=gas)
+        self._last = bytes(receipt["transactionHash"])
         self.reader.refresh(receipt["blockNumber"])
         return receipt

@@ -20,6 +20,8 @@ from chainfl.types import Address, Digest, Rule, Statistic, TaskConfig
 
 _SPAN = 2_000
 """Blocks asked for at once; halved when an endpoint finds that too many."""
+_MARKS = 256
+"""Blocks whose hashes are remembered; a reorg beyond them makes the task be read anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class TaskReader:
         self._w3, self._address, self._confirmations = w3, task, confirmations
         self._next_block = self._from_block = from_block
         self._marks: dict[int, bytes] = {}
+        self._head = b""
+        self.newest_time = 0
         self.log: list[ChainEvent] = []
         (task_id,) = read_call(w3, "TrainingTask", task, "taskId")
         (sponsor,) = read_call(w3, "TrainingTask", task, "sponsor")
@@ -81,11 +85,21 @@ class TaskReader:
     def refresh(self, at_least: int = 0) -> Task:
         """Read what is new, up to the newest block that counts (and at least this one)."""
         with outside("reading the chain's head"):
-            newest = self._w3.eth.block_number
-        until = max(newest - self._confirmations, at_least)
-        self._drop_reorged()
-        if until < self._next_block:
-            return self.task
+            newest = self._w3.eth.get_block("latest")
+        head = bytes(newest["hash"])
+        if head == self._head and at_least < self._next_block:
+            return self.task  # the same head has the same chain behind it
+        until = max(newest["number"] - self._confirmations, at_least)
+        if bytes(newest["parentHash"]) != self._head:
+            self._drop_reorged()
+        if until >= self._next_block:
+            mark = head if until == newest["number"] else self.block_hash(until)
+            self._read_until(until)
+            self._mark(until, mark)
+        self._head, self.newest_time = head, int(newest["timestamp"])
+        return self.task
+
+    def _read_until(self, until: int) -> None:
         fresh = self._fetch(self._next_block, until, self._address)
         if fresh:
             task = self.task.draft()
@@ -94,9 +108,7 @@ class TaskReader:
             task.events = []
             self.task = task
             self.log.extend(fresh)
-            self._marks[fresh[-1].block_number] = fresh[-1].block_hash
         self._next_block = until + 1
-        return self.task
 
     def block_hash(self, number: int) -> Digest | None:
         """A block's hash, None where the endpoint does not have the block."""
@@ -124,18 +136,28 @@ class TaskReader:
         )
 
     def _drop_reorged(self) -> None:
-        """Forget what stands in blocks that are no longer part of the chain, and fold the rest anew."""
-        while self.log and not self._still_stands(self.log[-1]):
-            gone = self.log[-1].block_number
-            self.log = [logged for logged in self.log if logged.block_number < gone]
-            self._next_block = gone
-            task = self.created.draft()
-            for logged in self.log:
-                fold(task, logged.event, logged.block_number)
-            self.task = task
+        """Go back to the newest block up to which was read and that still stands; fold what it holds anew."""
+        gone = False
+        while self._marks and self.block_hash(number := next(reversed(self._marks))) != self._marks[number]:
+            del self._marks[number]
+            gone = True
+        if not gone:
+            return
+        self._next_block = next(reversed(self._marks), self._from_block - 1) + 1
+        self.log = [logged for logged in self.log if logged.block_number < self._next_block]
+        task = self.created.draft()
+        for logged in self.log:
+            fold(task, logged.event, logged.block_number)
+        self.task = task
 
-    def _still_stands(self, logged: ChainEvent) -> bool:
-        return self.block_hash(logged.block_number) == logged.block_hash
+    def _mark(self, number: int, hash_: bytes | None) -> None:
+        """Remember what a block was when it was read; one that is not there yet is read again."""
+        if hash_ is None:
+            self._next_block = min(self._next_block, number)
+            return
+        self._marks[number] = hash_
+        if len(self._marks) > _MARKS:
+            del self._marks[next(iter(self._marks))]
 
     def _fetch(self, first: int, last: int, emitter: Address) -> list[ChainEvent]:
         found, span = list[ChainEvent](), _SPAN

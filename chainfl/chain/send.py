@@ -19,6 +19,8 @@ from chainfl.types import Address
 
 _GAS_MARGIN_PERCENT, _GAS_MARGIN = 50, 100_000
 _BUMP_PERCENT = 25
+_TIP_SECONDS = 60.0
+"""How long an endpoint's advice on the tip is taken for good; one that is too low is raised by a replacement."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 
 _log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class Sender:
         self._w3, self._signer, self._chain_id = w3, signer, chain_id
         self._settings = settings or SendSettings()
         self._lock = threading.Lock()
+        self._tip, self._tip_asked = 0, -_TIP_SECONDS
 
     @property
     def address(self) -> Address:
@@ -121,11 +124,13 @@ class Sender:
 
     def _fees(self) -> tuple[int, int]:
         base = self._w3.eth.get_block("latest").get("baseFeePerGas", 0)
-        try:
-            tip = int(self._w3.eth.max_priority_fee)
-        except (Web3RPCError, ContractLogicError):
-            tip = 10**9
-        return int(2 * base + tip), int(tip)
+        if time.monotonic() - self._tip_asked > _TIP_SECONDS:
+            try:
+                self._tip = int(self._w3.eth.max_priority_fee)
+            except (Web3RPCError, ContractLogicError):
+                self._tip = 10**9
+            self._tip_asked = time.monotonic()
+        return int(2 * base + self._tip), self._tip
 
     def _broadcast(
         self, call: TxParams, gas: int, nonce: int, max_fee: int, tip: int, *, resent: bool

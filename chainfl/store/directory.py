@@ -95,6 +95,9 @@ class DirectoryStore:
         Raises:
             BlobNotFoundError: names the first part that is not here.
         """
+        with _mapped(f"looking for pins in {self._root}"):
+            if (self._pins / str(cid)).exists():
+                return
         self._walk(cid, set(self.pins()))
         with _mapped(f"pinning {cid} in {self._root}"):
             self._write(self._pins / str(cid), b"")

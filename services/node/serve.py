@@ -7,7 +7,8 @@ reads its place from the ledger, for it keeps no truth of its own.
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from chainfl.errors import ChainflError, OutsideError, ProtocolError
 from chainfl.protocol.state import Task
@@ -15,23 +16,26 @@ from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.types import Phase
 from services.node.status import Status
+from services.node.timing import Clock, timed
 from services.node.watch import Watcher
 from services.node.wiring import Node
 
 _LONGEST_PAUSE = 10.0
+_QUICKEST, _SLOWING = 0.1, 1.5
+"""After something happened the pause is this part of the longest, and grows by this factor while nothing does."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Manners:
-    """Who goes first when anyone may: each node waits a little longer than the one before it, so most never collide."""
+    """Who goes first when anyone may: whoever acted last, then one after the other, so that most never collide."""
 
     gap_seconds: float
     _seen: tuple[int, int, int, str] | None = None
     _since: float = field(default_factory=time.monotonic)
 
-    def is_my_turn(self, me: Participant, task: Task, step: Step) -> bool:
-        """Whether it has been long enough that those before me have not acted."""
+    def is_my_turn(self, me: Participant, task: Task, step: Step, acted_last: bool) -> bool:
+        """Whether my own action came last, or it has been long enough that those before me have not acted."""
         place = (task.round.number, task.round.attempt, int(task.round.phase), step.name)
         if place != self._seen:
             self._seen, self._since = place, time.monotonic()
@@ -39,7 +43,7 @@ class Manners:
         count = max(1, len(task.addresses))
         number = account.id if account is not None else count
         rank = (number + task.round.number * 7 + int(task.round.phase)) % count
-        return time.monotonic() - self._since >= rank * self.gap_seconds
+        return acted_last or time.monotonic() - self._since >= (0.5 + rank) * self.gap_seconds
 
 
 def serve(
@@ -51,22 +55,27 @@ def serve(
     watch: bool = True,
     status: Status | None = None,
 ) -> None:
-    """Take part until the task has ended or the process is told to stop."""
-    me, pause, manners = node.participant, poll_seconds, Manners(2 * poll_seconds)
+    """Take part until the task has ended or the process is told to stop; `poll_seconds` is the longest pause."""
+    clock = Clock()
+    node = replace(node, participant=timed(node.participant, clock))
+    me, pause, manners = node.participant, poll_seconds, Manners(poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
-    shown, joined = status or Status(), 0
+    shown, joined, seen = status or Status(), 0, -1
     while not stop.is_set():
         try:
             task = me.ledger.task()
+            if len(node.ledger.reader.log) != seen:
+                seen, pause = len(node.ledger.reader.log), _QUICKEST * poll_seconds
             if task.round.phase is Phase.ENDED:
                 _log.info("round %d: the task has ended", task.round.number)
                 return
             shown.saw(task)
             joined = _join(me, task, joined)
-            acted = _take_turn(node, task, duty, manners, shown) or (
+            if _take_turn(node, task, duty, manners, shown, clock) or (
                 watcher is not None and watcher.look(task)
-            )
-            pause = 0.0 if acted else poll_seconds
+            ):
+                continue
+            pause = min(max(_SLOWING * pause, _QUICKEST * poll_seconds), poll_seconds)
         except ProtocolError as error:
             _log.info("not taken: %s", error)
             shown.refused()
@@ -92,17 +101,42 @@ def _join(me: Participant, task: Task, joined: int) -> int:
     return round_.number
 
 
-def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Status) -> bool:
+def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Status, clock: Clock) -> bool:
     me = node.participant
     step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number, task.round.attempt))
-    if step is None or (step.is_shared and not manners.is_my_turn(me, task, step)):
+    if step is None:
+        return False
+    if step.is_shared and not manners.is_my_turn(me, task, step, node.ledger.acted_last()):
         return False
     where = f"round {task.round.number}.{task.round.attempt} {task.round.phase.name.title()}"
     started = time.monotonic()
     _log.info("%s: %s", where, step.name)
+    clock.take(0.0)
     step.take(me)
     seconds = time.monotonic() - started
-    _log.info("%s: %s: done in %.2f s", where, step.name, seconds)
-    shown.took(step.name, seconds)
+    causes = clock.take(seconds)
+    _log.info(
+        "%s: %s: done in %.2f s (%s)", where, step.name, seconds, _most(causes),
+        extra={"facts": _facts(task, step, seconds, causes)},
+    )  # fmt: skip
+    shown.took(step.name, seconds, causes)
     me.journal.forget_before(task.round.number)
     return True
+
+
+def _most(causes: Mapping[str, float]) -> str:
+    """What took time, most first; what took next to none is left out."""
+    told = sorted(causes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{cause} {seconds:.2f}" for cause, seconds in told if seconds >= 0.005) or "no time"
+
+
+def _facts(task: Task, step: Step, seconds: float, causes: Mapping[str, float]) -> dict[str, object]:
+    """The step for machines: what JSON logs hold besides the message."""
+    return {
+        "round": task.round.number,
+        "attempt": task.round.attempt,
+        "phase": task.round.phase.name.lower(),
+        "step": step.name,
+        "seconds": round(seconds, 6),
+        "causes": {cause: round(spent, 6) for cause, spent in causes.items()},
+    }

@@ -36,12 +36,17 @@ class NodeSettings(BaseSettings):
     partition_seed: int = Field(0, description="seed of the partition")
     master_seed: int = Field(0, description="seed of this participant's training")
     device: str = Field("auto", description="auto, cuda, mps or cpu")
+    trainer: str = Field(
+        "torch", description="torch; or none: updates that learn nothing, for measuring the rest"
+    )
     attack: str | None = Field(None, description="misbehave, for demonstrations: label-flip")
     lie_in_round: int | None = Field(
         None, description="as first proposer of this round, propose a wrong model (for demonstrations)"
     )
     confirmations: int = Field(0, description="blocks to wait before anything counts")
-    poll_seconds: float = Field(0.25, description="pause between looks at the chain")
+    poll_seconds: float = Field(
+        0.5, description="longest pause between looks at the chain; shorter while much happens"
+    )
     json_logs: bool = Field(False, description="one JSON object per log line")
     status_port: int | None = Field(None, description="serve /health and /metrics on this loopback port")
 

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -25,6 +26,9 @@ class Status:
         self._seconds = Histogram(
             "chainfl_step_seconds", "How long steps took", ["step"], registry=self.registry
         )
+        self._causes = Counter(
+            "chainfl_cause_seconds", "Seconds of steps by cause", ["cause"], registry=self.registry
+        )
         self._seen: float = 0.0
         self._last_error = ""
 
@@ -35,10 +39,12 @@ class Status:
         self._round.set(task.round.number)
         self._phase.set(int(task.round.phase))
 
-    def took(self, step: str, seconds: float) -> None:
+    def took(self, step: str, seconds: float, causes: Mapping[str, float]) -> None:
         """A step was taken."""
         self._steps.labels(step).inc()
         self._seconds.labels(step).observe(seconds)
+        for cause, spent in causes.items():
+            self._causes.labels(cause).inc(spent)
 
     def refused(self) -> None:
         """The rules refused a step."""

@@ -27,6 +27,9 @@ class Watcher:
         place = (task.round.number, task.round.attempt)
         if task.round.phase is not Phase.CHALLENGE or self._looked == place:
             return False
+        account = task.accounts.get(self._ledger.me)
+        if account is not None and task.round.votes.get(account.id):
+            return False  # who attests has redone it
         try:
             lie = find_lie(self._store, task)
         except (StoreError, VerificationError) as error:

@@ -59,8 +59,8 @@ def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
     return ChainLedger(w3, sender, reader, task)
 
 
-def check_task(store: BlobStore, task: Task) -> Manifest:
-    """The task's manifest, once it fits the config and the first model's bytes have the promised root.
+def check_task(store: BlobStore, task: Task) -> tuple[Manifest, Vector]:
+    """The task's manifest and first model, once they fit the config and the model's bytes have the promised root.
 
     Raises:
         VerificationError: the sponsor promises one thing and stored another; take no part.
@@ -75,23 +75,24 @@ def check_task(store: BlobStore, task: Task) -> Manifest:
                 f"the task's {what} is {promised}, its manifest says {found}: take no part"
             )
     config = task.config
-    get_model(
+    first_D = get_model(
         store, Cid.dag_cbor(config.first_model), config.dimension, s=config.scale, root=config.first_root
     )
-    return manifest
+    return manifest, first_D
 
 
 def build_node(settings: NodeSettings) -> Node:
     """Everything a participant needs, checked before it commits itself to anything."""
-    from services.node.learning import build_trainer
+    from services.node.learning import build_trainer, rehearse
 
     signer = unlock(settings.keystore, read_password(settings.password_file))
     ledger = open_ledger(settings, signer)
     store = open_store(settings.store)
     task = ledger.task()
-    manifest = check_task(store, task)
+    manifest, first_D = check_task(store, task)
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
     trainer = build_trainer(settings, manifest)
+    rehearse(trainer, first_D, task.config.scale)
     participant = Participant(ledger, store, trainer, journal)
     (settings.home / READY).touch()
     return Node(participant, ledger, lambda round_, attempt: _lie(settings, round_, attempt))

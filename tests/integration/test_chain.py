@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from web3 import Web3
+from web3.providers import HTTPProvider
+from web3.types import RPCEndpoint, RPCResponse
 
 from chainfl.audit.verify import Verdict
 from chainfl.chain.reader import TaskReader, read_call
@@ -141,3 +145,42 @@ def test_an_open_round_is_listed_after_the_settled_ones(chain: Devchain) -> None
     played = played_rounds(task.reader())
 
     assert [one.outcome for one in played] == [Outcome.FINAL, Outcome.OPEN]
+
+
+def test_an_event_that_a_reorg_moves_into_blocks_already_read_is_not_missed(chain: Devchain) -> None:
+    task = open_task(chain, Rule.MEDIAN, min_updates=4)
+    reader, me = task.reader(), next(iter(task.people.values()))
+    snapshot = chain.rpc("evm_snapshot", [])
+    chain.skip(1)
+    chain.skip(1)
+    assert reader.refresh().round.phase is Phase.DRAW
+
+    chain.rpc("evm_revert", [snapshot])
+    me.ledger.draw()
+    chain.skip(1)
+    chain.skip(1)
+
+    assert reader.refresh().round.phase is Phase.TRAIN
+
+
+class Counting(HTTPProvider):
+    """An endpoint's client that remembers what it was asked for."""
+
+    asked: ClassVar[list[str]] = []
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Note the request and send it."""
+        self.asked.append(method)
+        return super().make_request(method, params)
+
+
+def test_looking_at_an_unchanged_chain_costs_one_request(chain: Devchain) -> None:
+    task = open_task(chain, Rule.MEAN, min_updates=4)
+    reader = TaskReader(Web3(Counting(chain.url)), task.address, 31337, task.block)
+    reader.refresh()
+    Counting.asked.clear()
+
+    reader.refresh()
+    reader.refresh()
+
+    assert Counting.asked == ["eth_getBlockByNumber"] * 2
