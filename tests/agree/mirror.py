@@ -19,8 +19,6 @@ from tests.protocol.scene import ETHER, HEAD, SPONSOR, Scene, config
 
 FIRST: Final = 0x1000
 """Participants live above the precompiled contracts, which refuse ether."""
-_FIRST_BLOCK: Final = 17
-"""Draws follow from the numbers of blocks; from here on they give every attack the cast that it asks for."""
 _ACTIONS: Final = frozenset(
     [
         "deposit",
@@ -104,7 +102,7 @@ def scene(
     if task is None:
         assert twin.refusal is not None
         raise twin.refusal
-    built = Scene(cast(World, Mirror(twin)), task, models={merkle.root(HEAD): HEAD}, block=_FIRST_BLOCK)
+    built = Scene(cast(World, Mirror(twin)), task, models={merkle.root(HEAD): HEAD}, block=twin.block)
     for number, amount in enumerate(stakes, 1):
         scenes.enrol(built, address(number), amount * terms.min_stake)
     return built
