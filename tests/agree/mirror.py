@@ -15,7 +15,7 @@ from chainfl.types import Address, TaskConfig
 from tests.agree.evm import Chain
 from tests.agree.twin import CHAIN_ID, Twin, new_twin
 from tests.protocol import scene as scenes
-from tests.protocol.scene import ETHER, HEAD, SPONSOR, Scene, config
+from tests.protocol.scene import ETHER, HEAD, REACH, SPONSOR, Scene, config
 
 FIRST: Final = 0x1000
 """Participants live above the precompiled contracts, which refuse ether."""
@@ -60,7 +60,8 @@ class Mirror:
 
     def draw(self, call: Call, task: Address, block_hash: object) -> object:
         """A draw; without a hash the block has to be out of the chain's reach."""
-        assert block_hash is not None
+        opened = self.twin.world.tasks[task].round.draw_block
+        assert (block_hash is None) == (call.block_number - opened > REACH)
         return self._act("draw", call, task)
 
     def withdraw(self, call: Call, amount: int, to: Address) -> object:

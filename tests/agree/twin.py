@@ -20,11 +20,12 @@ from chainfl.protocol.views import ordered_roots
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
 from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
+from tests.protocol.scene import REACH
 
 CHAIN_ID: Final = 31337
 DEPLOYER: Final = Address(b"\xde" * 20)
-REACH: Final = 256
-"""How many blocks back the EVM of this test knows hashes (it has no history contract)."""
+LOW: Final = Floors(1)
+"""A factory that lets phases be as short as one second."""
 _PROPOSER_STANDS: Final = (Phase.PROPOSE, Phase.CHALLENGE)
 
 
@@ -391,12 +392,12 @@ class Twin:
         self.chain.expect("TrainingTask", task, name, arguments, expected)
 
 
-def new_twin(chain: Chain) -> Twin:
+def new_twin(chain: Chain, floors: Floors = LOW) -> Twin:
     """A fresh factory and registry on the chain, and a fresh world."""
     chain.at(1, 1)
-    factory = chain.deploy(load("TaskFactory"), DEPLOYER, packed(["uint32"], [1]))
+    factory = chain.deploy(load("TaskFactory"), DEPLOYER, packed(["uint32"], [floors.phase_seconds]))
     registry = Address(bytes.fromhex(chain.read("TaskFactory", factory, "registry")[2:]))
-    return Twin(chain, World(CHAIN_ID, registry, Floors(1)), factory, registry)
+    return Twin(chain, World(CHAIN_ID, registry, floors), factory, registry)
 
 
 def _tried(act: Callable[[], object]) -> tuple[object, RuleError | None]:

@@ -23,6 +23,8 @@ D = 200
 SALT = bytes(31) + b"\x07"
 SPONSOR = Address(b"\x51" * 20)
 STRANGER = Address(b"\x99" * 20)
+REACH = 256
+"""How many blocks back a chain without a history contract knows hashes."""
 
 
 def address(number: int) -> Address:

@@ -72,6 +72,22 @@ def test_every_refusal_that_the_specification_names_exists() -> None:
     assert words - emitted <= known
 
 
+def test_every_attack_in_the_table_has_a_test_of_its_own() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| `(test_\w+)` \|$", (ROOT / "docs" / "attacks.md").read_text(), re.MULTILINE
+    )
+    tests = [ROOT / "tests" / "protocol" / "test_attacks.py", ROOT / "tests" / "agree" / "test_terms.py"]
+    known = [
+        name
+        for path in (*tests, *(ROOT / "contracts" / "test").glob("*.t.sol"))
+        for name in re.findall(r"^ *(?:def|function) (test_\w+)", path.read_text(), re.MULTILINE)
+    ]
+    named = [name for _, name in rows]
+
+    assert len(rows) >= 39
+    assert sorted(named) == sorted(set(named) & set(known))
+
+
 @pytest.mark.parametrize("path", ADRS, ids=lambda path: path.stem)
 def test_a_decision_has_context_options_or_a_table_decision_and_cost(path: Path) -> None:
     text = path.read_text()
@@ -83,7 +99,7 @@ def test_a_decision_has_context_options_or_a_table_decision_and_cost(path: Path)
 
 
 def test_every_link_between_the_pages_leads_somewhere() -> None:
-    pages = [ROOT / "docs" / "protocol.md", ROOT / "docs" / "security.md", *ADRS]
+    pages = [*(ROOT / "docs" / f"{name}.md" for name in ("protocol", "security", "attacks")), *ADRS]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
