@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from chainfl.blobs import get_record
 from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
+from chainfl.codec.commitments import finder_note
 from chainfl.codec.records import BlockNode
 from chainfl.codec.vector import Vector
 from chainfl.errors import VerificationError
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.proof import Evidence, check_evidence, gather
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import claim_of, ordered_roots
@@ -67,3 +68,9 @@ def build_lie(store: BlobStore, task: Task, proposed_D: Vector, position: int) -
     evidence = gather(claim, position, prove)
     expected, found = check_evidence(claim, position, evidence)
     return Lie(task.round.number, task.round.attempt, position, expected, found, evidence)
+
+
+def note_lie(ledger: Ledger, task: Task, lie: Lie, salt: Digest) -> None:
+    """Seal the finding in our name: a proof shown in a later block then earns us the finder's part, and nobody else."""
+    note = finder_note(task.chain_id, task.address, lie.round, lie.attempt, lie.position, ledger.me, salt)
+    ledger.note_finding(note)

@@ -1,14 +1,29 @@
-"""`chainfl audit`: redo rounds from chain and blobs alone."""
+"""`chainfl audit`: redo rounds from chain and blobs, or from one file; export that file; challenge a lie."""
 
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from chainfl.cli.chain_options import connect, open_reader, rpc_options, store_option, task_options
-from chainfl.cli.output import finish, json_option, print_table
+from chainfl.cli.audit_output import hex_of, plain_bundle, plain_plan, plain_rounds, show_audit, show_export
+from chainfl.cli.chain_options import (
+    connect,
+    open_reader,
+    open_sender,
+    parse_address,
+    rpc_options,
+    store_option,
+    task_options,
+)
+from chainfl.cli.output import finish, json_option
 from chainfl.errors import InputError
-from chainfl.report import Report, report
+from chainfl.report import narrate, report
+
+if TYPE_CHECKING:
+    from services.auditing import AuditedRound
 
 
 @click.group(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --all")
@@ -16,14 +31,21 @@ def audit() -> None:
     """Redo rounds from chain and blobs alone."""
 
 
-@audit.command(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --round 3")
+# Export
+
+
+@audit.command(epilog="Example: chainfl audit export --task 0x… --store dir:./store --out task.car")
 @rpc_options
 @task_options
 @store_option
-@click.option("--round", "number", type=int, help="Only this round.")
+@click.option("--round", "number", type=int, help="Only this round's blobs.")
 @click.option("--all", "every", is_flag=True, help="Every settled round (the default).")
+@click.option("--block", type=int, help="The block to rest on [the newest]; take one that is final.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The file to write, such as task.car."
+)
 @json_option
-def verify(
+def export(
     rpc_url: str,
     chain_id: int | None,
     task: str,
@@ -31,52 +53,235 @@ def verify(
     store: str,
     number: int | None,
     every: bool,
+    block: int | None,
+    out: Path,
+    as_json: bool,
+) -> int:
+    """Write evidence and blobs of settled rounds to one file, for an audit that needs no network."""
+    from chainfl.store.address import open_store
+    from services.bundles import export_bundle
+
+    _one_of(number, every)
+    started = time.perf_counter()
+    connection = connect(rpc_url, chain_id)
+    done = export_bundle(
+        connection.w3,
+        connection.chain_id,
+        parse_address(task),
+        open_store(store),
+        out,
+        from_block=from_block,
+        number=number,
+        block=block,
+        tell=narrate,
+    )
+    subject = done.subject
+    metrics = {
+        "file": str(out),
+        "bytes": done.size,
+        "chain": subject.chain,
+        "task": hex_of(subject.task),
+        "block": {"number": subject.block, "hash": hex_of(subject.hash)},
+        "rounds": list(done.rounds),
+        "headers": done.headers,
+        "receipts": done.receipts,
+        "blobs": done.blobs,
+        "missing": [str(cid) for cid in done.missing],
+    }
+    return finish(
+        report("audit-export", metrics, seconds=time.perf_counter() - started), as_json, show_export
+    )
+
+
+# Verify
+
+
+@audit.command(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --round 3")
+@rpc_options
+@click.option(
+    "--task", envvar="CHAINFL_TASK", help="Address of the task; with --bundle, refuse one about another task."
+)
+@click.option(
+    "--from-block",
+    type=int,
+    default=0,
+    envvar="CHAINFL_FROM_BLOCK",
+    help="A block not after the task's creation [0].",
+)
+@click.option(
+    "--store",
+    envvar="CHAINFL_STORE",
+    help="dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001.",
+)
+@click.option("--round", "number", type=int, help="Only this round.")
+@click.option("--all", "every", is_flag=True, help="Every settled round (the default).")
+@click.option("--bundle", type=click.Path(path_type=Path), help="Audit this file; nothing else is asked.")
+@click.option(
+    "--block-hash", help="With --bundle: the block it has to rest on, from a source that you trust."
+)
+@click.option(
+    "--challenge", is_flag=True, help="Redo the standing proposal; show what proving a lie would do."
+)
+@click.option("--send", is_flag=True, help="With --challenge: prove the lie, after noting it.")
+@click.option(
+    "--keystore",
+    type=click.Path(path_type=Path),
+    envvar="CHAINFL_KEYSTORE",
+    help="With --send: encrypted key file (chainfl keys new).",
+)
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    envvar="CHAINFL_PASSWORD_FILE",
+    help="File whose first line opens the keystore; asked for when not given.",
+)
+@json_option
+def verify(
+    rpc_url: str,
+    chain_id: int | None,
+    task: str | None,
+    from_block: int,
+    store: str | None,
+    number: int | None,
+    every: bool,
+    bundle: Path | None,
+    block_hash: str | None,
+    challenge: bool,
+    send: bool,
+    keystore: Path | None,
+    password_file: Path | None,
     as_json: bool,
 ) -> int:
     """Redo settled rounds: draw, commitments, roots, inclusion, scores, shares, model, record, rewards."""
+    _one_of(number, every)
+    _expect_sense(bundle is not None, block_hash is not None, challenge, send, keystore is not None)
+    started = time.perf_counter()
+    if bundle is not None:
+        metrics, ok = _verify_bundle(bundle, block_hash, task, number)
+    else:
+        if task is None or store is None:
+            raise InputError("--task and --store are needed to audit a chain; --bundle F audits a file")
+        online = _Online(rpc_url, chain_id, task, from_block, store)
+        if challenge:
+            key = (keystore, password_file) if send and keystore is not None else None
+            metrics, ok = _challenge(online, number, key)
+        else:
+            metrics, ok = _verify_chain(online, number)
+    return finish(
+        report("audit-verify", metrics, ok=ok, seconds=time.perf_counter() - started), as_json, show_audit
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Online:
+    """Where a chain and its blobs are."""
+
+    rpc_url: str
+    chain_id: int | None
+    task: str
+    from_block: int
+    store: str
+
+
+def _expect_sense(bundle: bool, block_hash: bool, challenge: bool, send: bool, keystore: bool) -> None:
+    if block_hash and not bundle:
+        raise InputError("--block-hash goes with --bundle")
+    if challenge and bundle:
+        raise InputError(
+            "--challenge needs the chain: give --task, --store and --rpc-url instead of --bundle"
+        )
+    if send and not challenge:
+        raise InputError("--send goes with --challenge")
+    if send and not keystore:
+        raise InputError("--send needs --keystore, the key that sends the proof and gets the finder's part")
+
+
+def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object], bool]:
     from chainfl.store.address import open_store
     from services.auditing import audit as redo
 
-    if number is not None and every:
-        raise InputError("--round and --all: give one of them")
-    started = time.perf_counter()
-    reader = open_reader(connect(rpc_url, chain_id), task, from_block)
-    audited = list(redo(reader, open_store(store), number))
+    reader = open_reader(connect(online.rpc_url, online.chain_id), online.task, online.from_block)
+    audited = list(redo(reader, open_store(online.store), number))
     if number is not None and not audited:
         raise InputError(f"round {number} of this task is not settled; {reader.task.round.number} is running")
-    rounds = [
-        {
-            "round": one.played.number,
-            "outcome": one.played.outcome.name.lower(),
-            "verdict": one.verdict.value,
-            "findings": [asdict(finding) | {"verdict": finding.verdict.value} for finding in one.findings],
-        }
-        for one in audited
-    ]
-    ok = all(one.verdict.value == "ok" for one in audited)
-    answer = report(
-        "audit-verify", {"task": task, "rounds": rounds}, ok=ok, seconds=time.perf_counter() - started
-    )
-    return finish(answer, as_json, _show)
+    return {"task": online.task, "rounds": plain_rounds(audited)}, _is_ok(audited)
 
 
-def _show(answer: Report) -> None:
-    rounds = answer.metrics["rounds"]
-    assert isinstance(rounds, list)
-    for one in rounds:
-        click.echo(f"round {one['round']} ({one['outcome']}): {one['verdict']}")
-        rows = [
-            (
-                str(f["number"]),
-                f["check"],
-                f["verdict"],
-                _short(f["expected"]),
-                "" if f["verdict"] == "ok" else _short(f["found"]),
-            )
-            for f in one["findings"]
-        ]
-        print_table(("", "check", "verdict", "expected", "found"), rows)
+def _verify_bundle(
+    path: Path, block_hash: str | None, task: str | None, number: int | None
+) -> tuple[dict[str, object], bool]:
+    from services.bundles import verify_bundle
+
+    trusted = _parse_hash(path, block_hash)
+    done = verify_bundle(path, trusted, parse_address(task) if task is not None else None, number)
+    metrics: dict[str, object] = {
+        "task": hex_of(done.subject.task),
+        "rounds": plain_rounds(done.rounds),
+        "bundle": plain_bundle(path, done),
+    }
+    return metrics, _is_ok(done.rounds)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 120 else text[:117] + "…"
+def _parse_hash(path: Path, text: str | None) -> bytes:
+    """The hash that is trusted; without one, where to look it up."""
+    from chainfl.audit.bundle import open_bundle
+
+    if text is None:
+        with open_bundle(path) as bundle:
+            subject = bundle.subject
+        raise InputError(
+            "--block-hash is missing: a bundle proves nothing by itself; look up the hash of block "
+            f"{subject.block} of chain {subject.chain} at a source that you trust"
+        )
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise InputError(f"--block-hash {text!r} is not a block's hash: 0x and 64 hex digits are expected")
+    return raw
+
+
+def _is_ok(audited: "Sequence[AuditedRound]") -> bool:
+    return all(one.verdict.value == "ok" for one in audited)
+
+
+# Challenge
+
+
+def _challenge(
+    online: _Online, number: int | None, key: tuple[Path, Path | None] | None
+) -> tuple[dict[str, object], bool]:
+    """Redo the standing proposal, and try or send the proof of a lie; a settled round is past that."""
+    from chainfl.chain.ledger import ChainLedger
+    from chainfl.store.address import open_store
+    from chainfl.types import Phase
+    from services.auditing import audit_round, played_rounds
+    from services.challenging import challenge_standing, past_challenge
+
+    connection = connect(online.rpc_url, online.chain_id)
+    reader, store = open_reader(connection, online.task, online.from_block), open_store(online.store)
+    played = {one.number: one for one in played_rounds(reader)}
+    task = reader.task
+    wanted = task.round.number if number is None else number
+    if wanted > task.round.number:
+        raise InputError(f"round {wanted} of this task has not begun; {task.round.number} is running")
+    one = played.get(wanted)
+    settled = one is not None and one.ended is not None
+    stands = settled or task.round.phase is Phase.CHALLENGE
+    audited = [audit_round(one, store, reader.block_hash)] if one is not None and stands else []
+    if settled:
+        done = past_challenge(audited[0])
+    else:
+        ledger = None
+        if key is not None:
+            sender = open_sender(connection, *key)
+            ledger = ChainLedger(connection.w3, sender, reader, parse_address(online.task))
+        done = challenge_standing(connection.w3, task, store, ledger)
+    answer = {"state": done.state, "message": done.message, "plan": plain_plan(done.plan)}
+    return {"task": online.task, "rounds": plain_rounds(audited), "challenge": answer}, _is_ok(audited)
+
+
+def _one_of(number: int | None, every: bool) -> None:
+    if number is not None and every:
+        raise InputError("--round and --all: give one of them")
