@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from chainfl.audit.challenge import find_lie
 from chainfl.audit.history import PlayedRound
-from chainfl.audit.verify import Finding, Verdict, check_round, worst
+from chainfl.audit.verify import Finding, Verdict, worst
 from chainfl.errors import BusyError, NotIndexedError, StoreError, VerificationError
 from chainfl.ports import BlobStore
 from chainfl.types import Outcome, Phase
@@ -18,9 +18,12 @@ from services.audit_api.follow import Follower
 from services.audit_api.index import Index, KeptAudit
 from services.audit_api.rounds import OUTCOMES
 from services.audit_api.source import EventSource
+from services.auditing import audit_round
 
 Result = TypeVar("Result")
 INDEX_CHECK = 11
+MOST_DIFFERENCES = 100
+"""Differences of the index that are named at once; the others are counted."""
 
 
 class Workshop:
@@ -89,6 +92,24 @@ class Auditor:
         key = ("proof", task, number, print_, leaf, attempt)
         return self.workshop.do(key, lambda: evidence_of(played, self._store, leaf, attempt))
 
+    def index_check(self) -> "Future[schemas.IndexCheck]":
+        """The whole index compared with the chain."""
+        return self.workshop.do("index", self._compare_index)
+
+    def _compare_index(self) -> schemas.IndexCheck:
+        first, changed = list[schemas.Difference](), 0
+        for each in self._follower.check_index():
+            changed += 1
+            if len(first) < MOST_DIFFERENCES:
+                line = (each.where, _short(each.expected), _short(each.found))
+                first.append(schemas.Difference(where=line[0], expected=line[1], found=line[2]))
+        return schemas.IndexCheck(
+            verdict="mismatch" if changed else "ok",
+            block_number=self._follower.standing.block_number,
+            changed=changed,
+            differences=first,
+        )
+
     def _round(self, task: str, number: int) -> tuple[PlayedRound, str]:
         found = self._follower.round(task, number)
         if found is None:
@@ -107,8 +128,8 @@ class Auditor:
 
     def _redo(self, task: str, played: PlayedRound, print_: str) -> schemas.Audit:
         started = time.perf_counter()
-        findings = tuple(check_round(played, self._store, self._source.block_hash))
-        verdict = worst(findings)
+        audited = audit_round(played, self._store, self._source.block_hash)
+        findings, verdict = audited.findings, audited.verdict
         challenge = self._challenge(played) if verdict is Verdict.MISMATCH else None
         seconds = round(time.perf_counter() - started, 6)
         audit = _document(task, played, print_, findings, challenge, seconds)
@@ -140,8 +161,8 @@ class Auditor:
 
     def _check_index(self, task: str, number: int) -> schemas.Finding:
         """11. What the index says of the round is what the chain's events give."""
-        for where, expected, found in self._follower.changed_rows(task, number):
-            return _finding("mismatch", f"{where} = {_short(expected)}", _short(found))
+        for each in self._follower.changed_rows(task, number):
+            return _finding("mismatch", f"{each.where} = {_short(each.expected)}", _short(each.found))
         return _finding("ok", "the index says what the events give", "it does")
 
 

@@ -31,6 +31,15 @@ class Standing:
     trouble: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value of the index that is not what the chain's events give."""
+
+    where: str
+    expected: str
+    found: str
+
+
 @dataclass(slots=True)
 class _Followed:
     """A task's line, and the digests of the rows that the index should hold for it."""
@@ -132,25 +141,38 @@ class Follower:
             played = followed.line.round(number) if followed else None
         return (played, fingerprint(played)) if played is not None else None
 
-    def changed_rows(self, task: str, round_: int) -> Iterator[tuple[str, str, str]]:
-        """What the index holds about a round, or about no round, that differs from what the chain's events give."""
+    def changed_rows(self, task: str, round_: int | None = None) -> Iterator[Difference]:
+        """What the index holds about a task (with a round: about it, or about none) that its events do not give."""
         with self._lock:
             followed = self._followed[task]
-            kept = {(row.kind, row.number): row for row in self._index.rows(task, round_)}
-            expected = {key: d for key, (n, d) in followed.digests.items() if n in (round_, None)}
-            wrong = [
-                key for key, digest in expected.items() if key not in kept or _digest(kept[key]) != digest
-            ]
-            extra = [key for key in kept if key not in expected]
-            if not wrong and not extra:
+            expected = {
+                k: d for k, (n, d) in followed.digests.items() if round_ is None or n in (round_, None)
+            }
+            missing, wrong = set(expected), dict[Key, Row]()
+            for row in self._index.rows(task, round_):
+                key = (row.kind, row.number)
+                missing.discard(key)
+                if expected.get(key) != _digest(row):
+                    wrong[key] = row
+            if not wrong and not missing:
                 return
-            line = followed.line
-            again = TaskLine(TaskLog(line.created, line.created_block, ()))
-            right = {(row.kind, row.number): row for row in again.extend(line.events)}
-        for key in wrong:
-            yield from _name_difference(key, right[key], kept.get(key))
-        for kind, number in extra:
-            yield f"{kind} {number}", "no such row", kept[kind, number].document
+            line, log = followed.line, tuple(followed.line.events)
+        again = TaskLine(TaskLog(line.created, line.created_block, ()))
+        right = {(row.kind, row.number): row for row in again.extend(log)}
+        for key in sorted(missing | wrong.keys()):
+            yield from _name_differences(key, right.get(key), wrong.get(key))
+
+    def check_index(self) -> Iterator[Difference]:
+        """Everything in the index that the chain's events do not give, and every verdict that somebody else wrote."""
+        with self._lock:
+            known = list(self._followed)
+        for task in known:
+            yield from self.changed_rows(task)
+        for task in self._index.tasks():
+            if task not in known:
+                yield Difference(f"task {task}", "no such task", "rows of it")
+        for task, number, verdict in self._index.forged_audits():
+            yield Difference(f"verdict on round {number} of {task}", "what this service found", verdict)
 
 
 def _digest(row: Row) -> bytes:
@@ -159,25 +181,26 @@ def _digest(row: Row) -> bytes:
     ).digest()
 
 
-def _name_difference(key: Key, right: Row, kept: Row | None) -> Iterator[tuple[str, str, str]]:
-    """The first field that differs, with its path."""
+def _name_differences(key: Key, right: Row | None, kept: Row | None) -> Iterator[Difference]:
+    """Every field that differs, with its path."""
     what = f"{key[0]} {key[1]}"
-    if kept is None:
-        yield what, "a row", "nothing"
+    if right is None or kept is None:
+        yield Difference(what, "a row" if right else "no such row", kept.document if kept else "nothing")
         return
     for column in ("round", "account", "name"):
         if getattr(right, column) != getattr(kept, column):
-            yield f"{what}: {column}", str(getattr(right, column)), str(getattr(kept, column))
-            return
+            yield Difference(f"{what}: {column}", str(getattr(right, column)), str(getattr(kept, column)))
+    if right.document == kept.document:
+        return
     try:
-        found = json.loads(kept.document)
-    except ValueError:
-        yield what, right.document, kept.document
-        return
-    for path, expected, is_ in differences(json.loads(right.document), found):
-        yield f"{what}: {path}", json.dumps(expected), json.dumps(is_)
-        return
-    yield what, right.document, kept.document
+        found = list(differences(json.loads(right.document), json.loads(kept.document)))
+    except (ValueError, TypeError, RecursionError):
+        found = []
+    for path, expected, is_ in found:
+        where = f"{what}: {path}" if path else what
+        yield Difference(where, json.dumps(expected), json.dumps(is_))
+    if not found:  # no JSON, or the same values written in another way
+        yield Difference(what, right.document, str(kept.document))
 
 
 def differences(expected: object, found: object, path: str = "") -> Iterator[tuple[str, object, object]]:

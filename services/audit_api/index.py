@@ -1,9 +1,12 @@
 """The index: documents by task, kind and number in SQLite (WAL); never a truth, rebuilt from events at any time.
 
-One thread at a time writes; every reader thread has a connection of its own that cannot write.
+One thread at a time writes; every reader thread has a connection of its own that cannot write. Verdicts are sealed
+with a key that only the running process has: whoever changes the file cannot forge one, and a new process has none.
 """
 
 import hashlib
+import hmac
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -30,6 +33,7 @@ CREATE TABLE IF NOT EXISTS audits (
 ) WITHOUT ROWID;
 """
 _COLUMNS = "task, kind, number, round, account, name, document"
+_AUDIT = "task, round, fingerprint, verdict, checks, document, seal"
 _UPSERT = f"INSERT OR REPLACE INTO rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 BUSY_SECONDS = 5.0
 
@@ -63,7 +67,7 @@ class Index:
         Raises:
             StoreError: the file cannot be used.
         """
-        self._path = path
+        self._path, self._key = path, secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
@@ -75,7 +79,7 @@ class Index:
             (version,) = self._writer.execute("PRAGMA user_version").fetchone()
             if version not in (0, _VERSION):
                 self._writer.executescript("DROP TABLE IF EXISTS rows; DROP TABLE IF EXISTS audits;")
-            self._writer.executescript(_TABLES + f"PRAGMA user_version={_VERSION};")
+            self._writer.executescript(_TABLES + f"DELETE FROM audits; PRAGMA user_version={_VERSION};")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -103,9 +107,8 @@ class Index:
         values = (task, round_, audit.fingerprint, audit.verdict, audit.checks, audit.document)
         with self._lock, _failures(self._path), self._writer:
             self._writer.execute(
-                "INSERT OR REPLACE INTO audits (task, round, fingerprint, verdict, checks, document, seal) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*values, _seal(values)),
+                f"INSERT OR REPLACE INTO audits ({_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (*values, self._seal(values).decode()),
             )
 
     # Reading
@@ -149,30 +152,43 @@ class Index:
         )
         return self._all(query, (*values, limit))
 
-    def rows(self, task: str, round_: int) -> list[Row]:
-        """All rows of a round, and those of the task that belong to no round: what an audit compares with the chain."""
-        query = (
-            "SELECT kind, number, document, round, account, name FROM rows "
-            "WHERE task = ? AND (round = ? OR round IS NULL)"
-        )
-        return [Row(*found) for found in self._all(query, (task, round_))]
+    def rows(self, task: str, round_: int | None = None) -> Iterator[Row]:
+        """All rows of a task; with a round, its rows and those that belong to no round."""
+        query = "SELECT kind, number, document, round, account, name FROM rows WHERE task = ?"
+        values: tuple[object, ...] = (task,)
+        if round_ is not None:
+            query, values = f"{query} AND (round = ? OR round IS NULL)", (task, round_)
+        with _failures(self._path):
+            for found in self._reader().execute(query, values):
+                yield Row(*found)
+
+    def tasks(self) -> list[str]:
+        """Every task that some row names."""
+        return [str(name) for (name,) in self._all("SELECT DISTINCT task FROM rows", ())]
 
     def audit(self, task: str, round_: int) -> KeptAudit | None:
         """The verdict that was kept, unless somebody changed it since."""
-        query = "SELECT fingerprint, verdict, checks, document, seal FROM audits WHERE task = ? AND round = ?"
+        query = f"SELECT {_AUDIT} FROM audits WHERE task = ? AND round = ?"
         found = self._all(query, (task, round_))
-        if not found:
-            return None
-        *values, seal = found[0]
-        return KeptAudit(*values) if _seal((task, round_, *values)) == seal else None
+        return KeptAudit(*found[0][2:6]) if found and self._is_sealed(found[0]) else None
 
     def audits(self, task: str, after: int, limit: int) -> list[tuple[int, str, str, int]]:
-        """Rounds that were audited: number, fingerprint, verdict, checks."""
-        query = (
-            "SELECT round, fingerprint, verdict, checks FROM audits WHERE task = ? AND round > ? "
-            "ORDER BY round LIMIT ?"
-        )
-        return self._all(query, (task, after, limit))
+        """Rounds that were audited: number, fingerprint, verdict, checks; changed ones are left out."""
+        query = f"SELECT {_AUDIT} FROM audits WHERE task = ? AND round > ? ORDER BY round LIMIT ?"
+        found = self._all(query, (task, after, limit))
+        return [(row[1], row[2], row[3], row[4]) for row in found if self._is_sealed(row)]
+
+    def forged_audits(self) -> list[tuple[str, int, str]]:
+        """Verdicts that this process did not write as they stand: task, round, verdict."""
+        found = self._all(f"SELECT {_AUDIT} FROM audits ORDER BY task, round", ())
+        return [(row[0], row[1], row[3]) for row in found if not self._is_sealed(row)]
+
+    def _is_sealed(self, row: Sequence[object]) -> bool:
+        *values, seal = row
+        return hmac.compare_digest(self._seal(values), str(seal).encode(errors="replace"))
+
+    def _seal(self, values: Sequence[object]) -> bytes:
+        return hmac.new(self._key, repr(tuple(values)).encode(), hashlib.sha256).hexdigest().encode()
 
     def _all(self, query: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         with _failures(self._path):
@@ -183,13 +199,15 @@ class Index:
         if found is None:
             uri = f"{self._path.resolve().as_uri()}?mode=ro"
             found = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)
+            found.text_factory = _text
             self._local.connection = found
             self._readers.append(found)
         return found
 
 
-def _seal(values: Sequence[object]) -> str:
-    return hashlib.sha256(repr(tuple(values)).encode()).hexdigest()
+def _text(data: bytes) -> str:
+    """Text as it is, for what somebody damaged is to be shown and not to stop a check."""
+    return data.decode(errors="replace")
 
 
 @contextmanager

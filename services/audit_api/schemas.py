@@ -455,6 +455,23 @@ class AuditLine(Schema):
     fingerprint: Hash
 
 
+class Difference(Schema):
+    """A value of the index that is not what the chain's events give."""
+
+    where: str = Field(examples=["round 2: paid"])
+    expected: str
+    found: str
+
+
+class IndexCheck(Schema):
+    """The whole index compared with the chain."""
+
+    verdict: Literal["ok", "mismatch"]
+    block_number: int = Field(description="up to which the chain was read")
+    changed: int = Field(description="how many values differ")
+    differences: list[Difference] = Field(description="the first of them")
+
+
 class MerklePath(Schema):
     """A leaf and the digests beside its path, lowest first: hashed together they give the root."""
 

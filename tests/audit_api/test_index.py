@@ -203,14 +203,63 @@ def test_a_removed_and_an_invented_row_are_found(made: Scene, tmp_path: Path) ->
     assert invented["expected"] == "reward 77 = no such row"
 
 
-def test_a_forged_verdict_is_not_believed(made: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "forgery",
+    [
+        "UPDATE audits SET document = replace(document, '\"ok\"', '\"mismatch\"')",
+        "UPDATE audits SET verdict = 'mismatch'",
+        "UPDATE audits SET seal = ''",
+        "UPDATE audits SET seal = CAST(x'ff00' AS TEXT)",
+        "UPDATE audits SET round = 7",
+    ],
+)
+def test_a_forged_verdict_is_not_believed(made: Scene, tmp_path: Path, forgery: str) -> None:
     with client_of(made, tmp_path) as client:
         assert client.get("/blocks/1/2/audit").json()["verdict"] == "ok"
+        kept = client.get("/tasks/1/audits").json()["items"]
 
         with closing(sqlite3.connect(tmp_path / "index.sqlite")) as connection, connection:
-            connection.execute("UPDATE audits SET document = replace(document, '\"ok\"', '\"mismatch\"')")
+            connection.execute(forgery)
 
+        assert [line["round"] for line in kept] == [2]
+        assert client.get("/tasks/1/audits").json()["items"] == []
+        assert client.get("/index").json()["differences"][0]["where"].startswith("verdict on round")
         assert client.get("/blocks/1/2/audit").json()["verdict"] == "ok"
+
+
+def test_verdicts_of_an_earlier_process_are_reached_anew(made: Scene, tmp_path: Path) -> None:
+    with client_of(made, tmp_path) as client:
+        client.get("/blocks/1/2/audit")
+
+    with client_of(made, tmp_path) as client:
+        assert client.get("/tasks/1/audits").json()["items"] == []
+        assert client.get("/index").json()["verdict"] == "ok"
+
+
+def test_rows_that_are_moved_removed_or_invented_are_found_in_the_whole_index(
+    made: Scene, tmp_path: Path
+) -> None:
+    with client_of(made, tmp_path) as client:
+        with closing(sqlite3.connect(tmp_path / "index.sqlite")) as connection, connection:
+            connection.execute("UPDATE rows SET number = 99 WHERE kind = 'block' AND number = 2")
+            connection.execute("UPDATE rows SET account = '0x00' WHERE kind = 'part' AND number = 1000000")
+            connection.execute("UPDATE rows SET document = 'no JSON' WHERE kind = 'gas' AND number = 0")
+            connection.execute(
+                "UPDATE rows SET document = CAST(x'22ff22' AS TEXT) WHERE kind = 'event' AND number = 0"
+            )
+            connection.execute("UPDATE rows SET task = '0x01' WHERE kind = 'stake' AND number = 0")
+
+        told = client.get("/index").json()
+
+    assert told["verdict"] == "mismatch"
+    found = {each["where"]: (each["expected"], each["found"]) for each in told["differences"]}
+    assert found["block 2"] == ("a row", "nothing")
+    assert found["block 99"][0] == "no such row"
+    assert found["part 1000000: account"][1] == "0x00"
+    assert found["gas 0"][1] == "no JSON"
+    assert found["event 0"][1] == json.dumps("\ufffd")
+    assert found["stake 0"] == ("a row", "nothing")
+    assert found["task 0x01"] == ("no such task", "rows of it")
 
 
 def test_bytes_that_are_gone_are_named_and_looked_for_again(tmp_path: Path) -> None:

@@ -1,16 +1,17 @@
-"""Live rounds as server-sent events, and whether the service hears the chain."""
+"""Live rounds as server-sent events, and whether the service hears the chain and says what the chain says."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from chainfl import __version__
 from services.audit_api import schemas
-from services.audit_api.answers import ServicesDep
+from services.audit_api.answers import ServicesDep, reply
 from services.audit_api.live import Change
 from services.audit_api.problems import documented
 
@@ -35,6 +36,14 @@ async def health(services: ServicesDep) -> schemas.Health:
             "detail": standing.trouble,
         }
     )
+
+
+@router.get("/index", response_model=schemas.IndexCheck, responses=documented(503))
+async def index(request: Request, services: ServicesDep) -> Response:
+    """Whether the index says what the chain's events give: every value that differs is found, the first are named."""
+    future = await run_in_threadpool(services.auditor.index_check)
+    done = await asyncio.shield(asyncio.wrap_future(future))
+    return reply(request, done.model_dump_json())
 
 
 @router.get(
