@@ -39,15 +39,17 @@ def compute() -> None:
 
 
 def computation(function: Compute) -> Compute:
-    """Make a command of a pure function from JSON to named results; its docstring is the help."""
-    example = (function.__doc__ or "").rpartition("Example: ")[2].strip()
-    description = (function.__doc__ or "").rpartition("Example: ")[0].strip()
+    """Make a command of a pure function from JSON to named results; its docstring is the help.
+
+    The example keeps its lines, or what is wrapped between two words of a command could not be pasted.
+    """
+    description, _, example = (part.strip() for part in (function.__doc__ or "").rpartition("Example: "))
 
     @compute.command(
         function.__name__,
         help=description,
         short_help=description.splitlines()[0],
-        epilog=f"Example: {example}",
+        epilog="Example:\n\n\b\n" + "\n".join(line.strip() for line in example.splitlines()),
     )
     @click.argument("file", type=click.File("rb"), default="-")
     @json_option
@@ -150,8 +152,9 @@ def _name(codec: Codec) -> str:
 
 
 def _show(done: Report) -> None:
+    width = max(map(len, done.metrics), default=0) + 1
     for name, value in done.metrics.items():
-        click.echo(f"{name:8}{value}")
+        click.echo(f"{name:{width}}{value}")
 
 
 def _hex(data: bytes) -> str:

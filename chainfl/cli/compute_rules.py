@@ -57,8 +57,8 @@ def shares(given: dict[str, Json]) -> Mapping[str, Any]:
     "min_updates", "dev_cap"; per update "samples", and "roots" beside "head_root". For "krum" and "multi-krum"
     the shares are empty, as on chain, unless "distances" gives the included updates' squared distances.
 
-    Example: echo '{"committee_size": 3, "scores": [[9, 1000000000000, 2000000000000], [9, 1000000000000,
-    2000000000000]]}' | chainfl compute shares --json
+    Example: echo '{"committee_size": 3, "scores": [[9, 1000000000000, 2000000000000],
+    [9, 1000000000000, 2000000000000]]}' | chainfl compute shares --json
     """
     judged = _judge(given, Rule.SOFTMAX)
     tallied = judged.tally
@@ -79,8 +79,9 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
     committee, "elected" names the one that the round before elected. "workers" is null when everybody else
     works.
 
-    Example: echo '{"seed": "0x0000000000000000000000000000000000000000000000000000000000000001", "weights":
-    [1000, 1000, 2000, 1000, 3000, 1000], "committee_size": 3, "max_updates": 8}' | chainfl compute draw --json
+    Example: echo '{"seed": "0x0000000000000000000000000000000000000000000000000000000000000001",
+    "weights": [1000, 1000, 2000, 1000, 3000, 1000],
+    "committee_size": 3, "max_updates": 8}' | chainfl compute draw --json
     """
     only(
         given,
@@ -103,11 +104,14 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
     if elected is not None and not trains:
         raise InputError('input.elected: only "committee-near" and "committee-far" elect a committee')
     sitting = None if elected is None else [Id(i) for i in integers(elected, "input.elected", 1, _UINT32)]
-    seed = _seed(given)
+    seed, weights, size = _seed(given), _weights(given.get("weights")), _committee_size(given)
+    staked, least = sum(weight > 0 for _, weight in weights), 2 * size if trains else size + 2
+    if staked < least:
+        raise InputError(f"input.weights: {staked} accounts have a weight; a draw opens with {least} or more")
     roles = drawing.draw_roles(
         seed,
-        _weights(given.get("weights")),
-        _committee_size(given),
+        weights,
+        size,
         integer(given.get("max_updates"), "input.max_updates", 1, terms.MAX_UPDATES),
         sitting,
         trains,
@@ -128,8 +132,8 @@ def elect(given: dict[str, Json]) -> Mapping[str, Any]:
     enrolment ids of the revealed updates (default 1, 2, 3 …) and "weights" what each weighs in the draw
     (default 1). "elected" is null when too few are electable: then the next committee is drawn.
 
-    Example: echo '{"committee_size": 3, "scores": [[9, 5, 1, 4, 2, 3], [9, 5, 1, 4, 2, 3]]}' | chainfl compute
-    elect --json
+    Example: echo '{"committee_size": 3, "scores": [[9, 5, 1, 4, 2, 3], [9, 5, 1, 4, 2, 3]]}' |
+    chainfl compute elect --json
     """
     judged = _judge(given, Rule.COMMITTEE_NEAR)
     if not judged.config.rule.is_elected:
@@ -149,9 +153,9 @@ def reward(given: dict[str, Json]) -> Mapping[str, Any]:
     belong to ranks. The committee is paid by "deviations", one per validator that is to be paid. "outcome" is
     "final" (default) or "void".
 
-    Example: echo '{"escrow": 1000, "rounds": 2, "workers_part": "600000000000000000", "committee_part":
-    "300000000000000000", "shares": [0, 1073741824, 1073741824], "deviations": [1, 2, 3]}' | chainfl compute
-    reward --json
+    Example: echo '{"escrow": 1000, "rounds": 2, "workers_part": "600000000000000000",
+    "committee_part": "300000000000000000", "shares": [0, 1073741824, 1073741824],
+    "deviations": [1, 2, 3]}' | chainfl compute reward --json
     """
     only(
         given,

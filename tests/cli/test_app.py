@@ -90,7 +90,7 @@ def test_every_command_has_the_help_of_the_table_and_an_example(name: str) -> No
     assert command.get_short_help_str(limit=200) == COMMANDS[name].help
     for each in _leaves(command):
         assert each.epilog is not None, f"{each.name} shows no example"
-        assert each.epilog.startswith("Example: ")
+        assert each.epilog.startswith("Example:")
 
 
 def _leaves(command: click.Command) -> list[click.Command]:

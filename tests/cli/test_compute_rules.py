@@ -256,6 +256,11 @@ def test_on_ranks_the_included_are_paid_equally() -> None:
         ("draw", {"seed": SEED, "round": 1}, 'input: give either "seed" or what makes it'),
         ("draw", {"seed": SEED, "weights": [[1, 1], [1, 1]]}, "input.weights: ids ascend, each once"),
         ("draw", {"elected": [1]}, 'input.elected: only "committee-near"'),
+        (
+            "draw",
+            {"seed": SEED, "weights": [1, 1, 0, 1, 1], "committee_size": 3, "max_updates": 8},
+            "input.weights: 4 accounts have a weight; a draw opens with 5 or more",
+        ),
         ("reward", {"escrow": 1, "rounds": 0}, "input.rounds: 0 is not within 1 to"),
         (
             "reward",
@@ -283,11 +288,22 @@ def test_bad_input_is_refused_with_what_and_where(
     assert answer["error"]["message"].startswith(message)
 
 
+def test_answers_for_people_keep_names_and_values_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "in.json"
+    file.write_text('{"committee_size": 3, "scores": [[9, 1], [9, 1]]}')
+
+    assert run(["compute", "shares", str(file)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1)[0] for line in lines] == ["included", "shares", "head_score", "deviations"]
+
+
 @pytest.mark.parametrize("command", ["shares", "draw", "elect", "reward"])
 def test_the_example_of_the_help_runs(command: str) -> None:
-    group = compute.commands[command]
-    assert isinstance(group, click.Command)
-    example_ = " ".join((group.epilog or "").removeprefix("Example: ").split())
+    context = click.Context(compute.commands[command], info_name=command, terminal_width=80)
+    example_ = context.get_help().rpartition("Example:")[2]
     path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
     done = subprocess.run(
