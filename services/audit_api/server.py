@@ -1,4 +1,4 @@
-"""uvicorn around the app: listens, gives slow clients up, and leaves when told."""
+"""uvicorn around the app: listens, gives up clients that send or read too slowly, and leaves when told."""
 
 import asyncio
 import socket
@@ -52,12 +52,13 @@ def make_server(app: FastAPI, settings: ApiSettings) -> uvicorn.Server:
 
 
 def patient(seconds: float) -> type[H11Protocol]:
-    """HTTP that waits only so long for a request to arrive: clients that dribble hold no connection."""
+    """HTTP that waits only so long for a request to arrive or an answer to be read: dribbling holds no connection."""
 
     class Patient(H11Protocol):
-        """A connection with a deadline for its next whole request."""
+        """A connection with a deadline for its next whole request, and for room to go on with an answer."""
 
         _deadline: asyncio.TimerHandle | None = None
+        _stuck: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -72,7 +73,22 @@ def patient(seconds: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._relax()
+            self._flow()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._flow()
+            self._stuck = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._flow()
+            super().resume_writing()
+
+        def _flow(self) -> None:
+            if self._stuck is not None:
+                self._stuck.cancel()
+                self._stuck = None
 
         def _is_answering(self) -> bool:
             cycle: RequestResponseCycle | None = self.cycle

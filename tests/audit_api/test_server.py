@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -61,6 +62,65 @@ def test_headers_without_end_are_refused(young: Scene, tmp_path: Path) -> None:
 
         assert answer == b"HTTP/1.1 400"
         assert httpx.get(f"{url}health", timeout=20).status_code == 200
+
+
+TEN_MEGABYTES = 10_000_000
+
+
+@pytest.mark.parametrize("length", [f"Content-Length: {TEN_MEGABYTES}", "Transfer-Encoding: chunked"])
+def test_a_huge_body_is_refused_before_it_is_read(young: Scene, tmp_path: Path, length: str) -> None:
+    with serving(young, tmp_path, header_seconds=0.5) as url, _connected(url) as client:
+        client.sendall(f"GET /tasks HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n".encode())
+        answer = client.recv(12)
+
+        assert answer == b"HTTP/1.1 413"
+        assert _send_until_refused(client, b"400\r\n" + b"x" * 0x400 + b"\r\n")
+        assert httpx.get(f"{url}health", timeout=20).status_code == 200
+
+
+def test_clients_that_ask_and_never_read_are_given_up(young: Scene, tmp_path: Path) -> None:
+    with serving(young, tmp_path, header_seconds=0.5, connections=20) as url:
+        deaf = [_connected(url, receive=4096) for _ in range(10)]
+        for each in deaf:
+            assert _send_until_refused(each, b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n")
+
+        assert httpx.get(f"{url}health", timeout=20).status_code == 200
+
+
+@pytest.mark.parametrize(("query", "status"), [("a&" * 1000, 200), ("limit=1&" * 1000, 414)])
+def test_a_thousand_parameters_are_ignored_or_refused(
+    young: Scene, tmp_path: Path, query: str, status: int
+) -> None:
+    with client_of(young, tmp_path) as client:
+        assert client.get(f"/tasks?{query}").status_code == status
+
+
+def test_an_endless_path_is_refused(young: Scene, tmp_path: Path) -> None:
+    with client_of(young, tmp_path) as client:
+        assert client.get("/tasks/" + "1" * 2000).status_code == 414
+
+
+def _connected(url: str, receive: int | None = None) -> socket.socket:
+    """A connection whose waiting is bounded; with `receive`, one that has little room for answers."""
+    made = socket.socket()
+    if receive is not None:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+    made.settimeout(20)
+    place = urlsplit(url)
+    made.connect((place.hostname, place.port))
+    return made
+
+
+def _send_until_refused(client: socket.socket, data: bytes) -> bool:
+    """Send for ever, reading nothing: true once the server has ended the connection; a time-out fails the test."""
+    until = time.monotonic() + 20
+    try:
+        while time.monotonic() < until:
+            client.sendall(data)
+    except ConnectionError:
+        client.close()
+        return True
+    return False
 
 
 def test_only_so_many_streams_are_open_at_once(young: Scene, tmp_path: Path) -> None:
