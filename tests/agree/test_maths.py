@@ -1,7 +1,8 @@
-"""Combining, shares on ranks, selection and election: the libraries give the integers of the rules, case by case."""
+"""Combining, shares on ranks, election, bits and pay: the libraries give the integers of the rules, case by case."""
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,13 +10,25 @@ import pytest
 
 from chainfl import artifacts
 from chainfl.codec.merkle import fold
-from chainfl.protocol import shares
+from chainfl.codec.scores import (
+    UNAVAILABLE,
+    ScoreKind,
+    Scores,
+    decode_scores,
+    encode_scores,
+    scores_length,
+)
+from chainfl.errors import ScoresError
+from chainfl.protocol import rewards, shares
 from chainfl.protocol.proof import Claim, Evidence, Leaf, check_evidence
-from chainfl.types import TOTAL, WAD, Rule
+from chainfl.types import TOTAL, WAD, Rule, Statistic
 from tests.contracts.evm import Deployed
 from tests.protocol.scene import config
 
 HARNESS = Path(__file__).parents[2] / "contracts" / "test" / "artifacts" / "RulesHarness.json"
+BIT, NO_NUMBER = 2, 2**256 - 1
+TERMS = {rule: config(rule) for rule in Rule}
+ENDS = [value.to_bytes(4, "big") for value in (0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1)]
 CASES = {"fast": 200, "default": 2_000, "deep": 100_000}[os.environ.get("CHAINFL_TEST_DEPTH", "default")]
 
 
@@ -30,10 +43,14 @@ def _cases(name: str) -> Iterator[Random]:
     return (Random(f"{name} {number}") for number in range(CASES))
 
 
+def _size(rng: Random) -> int:
+    """How many updates: mostly few, for a case with many costs as much as ten with few."""
+    return rng.randint(1, rng.choice([4, 12, 12, 128]))
+
+
 def _leaf(rng: Random, depth: int) -> Leaf:
     """A leaf with values at the ends as often as between."""
-    values = (rng.choice([0, 2**32 - 1, 2**31, rng.getrandbits(32)]) for _ in range(64))
-    data = b"".join(value.to_bytes(4, "big") for value in values)
+    data = b"".join(rng.choices(ENDS, k=64)) if rng.random() < 0.5 else rng.randbytes(256)
     return Leaf(data, tuple(rng.randbytes(32) for _ in range(depth)))
 
 
@@ -83,9 +100,9 @@ def _indexed(rng: Random, count: int, depth: int, position: int) -> tuple[list[b
 def test_shares_on_ranks_are_the_same(libraries: Deployed) -> None:
     for rng in _cases("ranks"):
         rule = rng.choice([Rule.MEDIAN, Rule.FEDROB])
-        count = rng.randint(1, 128)
+        count = _size(rng)
         trim = rng.randint(0, (count - 1) // 2)
-        terms = config(rule, alpha=rng.randint(10**12, WAD), tolerated=trim)
+        terms = replace(TERMS[rule], alpha=rng.randint(10**12, WAD), tolerated=trim)
         amount = TOTAL - shares.head_share(terms.alpha)
 
         found = libraries.one("onRanks", count, (count - 1) // 2 if rule is Rule.MEDIAN else trim, amount)
@@ -96,10 +113,10 @@ def test_shares_on_ranks_are_the_same(libraries: Deployed) -> None:
 
 def test_selection_and_election_are_the_same(libraries: Deployed) -> None:
     for rng in _cases("election"):
-        count = rng.randint(1, 128)
+        count = _size(rng)
         statistics = [rng.choice([5, 7, rng.getrandbits(rng.randint(1, 128))]) for _ in range(count)]
         rule = rng.choice([Rule.COMMITTEE_NEAR, Rule.COMMITTEE_FAR])
-        terms = config(rule, keep=rng.choice([1, WAD // 3, WAD, rng.randint(1, WAD)]))
+        terms = replace(TERMS[rule], keep=rng.choice([1, WAD // 3, WAD, rng.randint(1, WAD)]))
         size = rng.randint(1, count)
         ranking = shares.rank(statistics)
         middle = (count - size) // 2
@@ -109,3 +126,71 @@ def test_selection_and_election_are_the_same(libraries: Deployed) -> None:
 
         assert [bool(selected >> i & 1) for i in range(count)] == shares.select(statistics, terms)
         assert list(elected) == ranking[middle : middle + size]
+
+
+def test_bits_give_the_same_inclusion_head_and_deviations(libraries: Deployed) -> None:
+    for rng in _cases("bits"):
+        size, updates, statistic = rng.choice([3, 3, 5, 5, 7, 45]), _size(rng), rng.choice(list(Statistic))
+        cap, shyness = rng.choice([0, WAD, 2**128 - 1]), rng.choice([0.1, 0.5, 0.9])
+        vouches_RC = [[rng.random() > shyness for _ in range(size)] for _ in range(updates)]
+        heads = [rng.choice([UNAVAILABLE, 10**12, rng.getrandbits(64)]) for _ in range(size)]
+        reveals = [
+            encode_scores(ScoreKind.VOUCH, Scores(head, tuple(int(row[j]) for row in vouches_RC)))
+            for j, head in enumerate(heads)
+        ]
+        terms = replace(TERMS[Rule.MEAN], committee_size=size, unique_roots=False)
+
+        included, statistics, head = libraries.call("judge", reveals, BIT, int(statistic), updates)
+
+        expected = shares.included(vouches_RC, [bytes(32)] * updates, bytes(32), terms)
+        assert [bool(included >> i & 1) for i in range(updates)] == expected
+        numbers = [score for score in heads if score != UNAVAILABLE]
+        if len(numbers) >= shares.majority(size):
+            assert head == shares.statistic_of(numbers, statistic, shares.SCORE_TO_WAD)
+        else:
+            assert head == NO_NUMBER
+        kept = [row[-1] for row, counts in zip(vouches_RC, expected, strict=True) if counts]
+        if kept:
+            found = libraries.one("deviation", reveals[-1], BIT, included, list(statistics), cap)
+            assert found == rewards.deviation([0 if vouched else None for vouched in kept], cap)
+
+
+def test_scores_of_a_wrong_form_are_refused_by_both(libraries: Deployed) -> None:
+    for rng in _cases("form"):
+        kind, number = rng.choice([(ScoreKind.LOSS, 0), (ScoreKind.DISTANCE, 1), (ScoreKind.VOUCH, BIT)])
+        updates = _size(rng)
+        length = scores_length(kind, updates) + rng.choice([0, 0, 0, 0, 1, -1, -rng.randint(0, 8)])
+        scores = rng.randbytes(max(0, length))
+        if rng.random() < 0.5:
+            scores = scores[:-1] + bytes([rng.randrange(1 << (updates - 1) % 8 + 1)])
+
+        try:
+            decode_scores(kind, scores, updates)
+            well_formed = True
+        except ScoresError:
+            well_formed = False
+
+        assert libraries.one("isWellFormed", scores, number, updates) == well_formed
+
+
+def test_of_repeated_roots_the_same_ones_are_dropped(libraries: Deployed) -> None:
+    terms = TERMS[Rule.MEAN]
+    for rng in _cases("repeats"):
+        updates, pool = _size(rng), [rng.randbytes(32) for _ in range(rng.randint(1, 12))]
+        roots = [rng.choice(pool) for _ in range(updates)]
+        vouched = [rng.random() < 0.8 for _ in range(updates)]
+
+        found = libraries.one(
+            "dropRepeats", sum(1 << i for i in range(updates) if vouched[i]), roots, pool[0]
+        )
+
+        rows = [[counts] * terms.committee_size for counts in vouched]
+        assert [bool(found >> i & 1) for i in range(updates)] == shares.included(rows, roots, pool[0], terms)
+
+
+def test_workers_are_paid_the_same(libraries: Deployed) -> None:
+    for rng in _cases("workers"):
+        head = rng.choice([0, rng.randrange(TOTAL)])
+        share, pool = rng.choice([0, TOTAL - head, rng.randint(0, TOTAL - head)]), rng.randrange(10**24)
+
+        assert libraries.one("ofWorker", pool, share, head) == pool * share // (TOTAL - head)
