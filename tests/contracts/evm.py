@@ -42,11 +42,8 @@ class _Function:
         words = [int.from_bytes(answer[at : at + 32], "big") for at in range(0, len(answer), 32)]
         values = list[Any]()
         for kind, word in zip(self.outputs, words, strict=False):
-            if kind.endswith("[]"):
-                at, more = divmod(word, 32)
-                assert more == 0
-                word = tuple(words[at + 1 : at + 1 + words[at]])
-            values.append(word)
+            at = word // 32
+            values.append(tuple(words[at + 1 : at + 1 + words[at]]) if kind.endswith("[]") else word)
         return tuple(values)
 
 
