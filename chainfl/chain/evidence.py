@@ -5,6 +5,7 @@ do not know of, or an endpoint that lies, is found here and not by an auditor la
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,6 +23,9 @@ from chainfl.types import Address, Digest
 _BATCH = 64
 _SPAN = 50_000
 _TASK_CREATED = keccak256(b"TaskCreated(uint64,address,address,uint256)")
+_UNKNOWN_FORM = (
+    "the endpoint's words do not hash to what the chain names, nor has it debug_getRaw…: ask another"
+)
 
 Json = Mapping[str, Any]
 
@@ -90,9 +94,9 @@ def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
     for number, answer in enumerate(_ask_many(w3, calls), first):
         data = encode_header(answer)
         if keccak256(data) != _data(answer["hash"]):
-            data = _data(_ask(w3, "debug_getRawHeader", [hex(number)]))
+            data = _data(_ask_raw(w3, "debug_getRawHeader", number) or "")
         if keccak256(data) != _data(answer["hash"]):
-            raise LedgerError(f"the header of block {number} does not hash to its hash: use another endpoint")
+            raise LedgerError(f"header of block {number}: {_UNKNOWN_FORM}")
         yield data
 
 
@@ -107,9 +111,9 @@ def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
     for (number, root), answer in zip(wanted, _ask_many(w3, calls), strict=True):
         found = [encode_receipt(receipt) for receipt in answer]
         if trie.ordered_root(found) != root:
-            found = [_data(raw) for raw in _ask(w3, "debug_getRawReceipts", [hex(number)])]
+            found = [_data(raw) for raw in _ask_raw(w3, "debug_getRawReceipts", number) or ()]
         if trie.ordered_root(found) != root:
-            raise LedgerError(f"the receipts of block {number} do not hash to its root: use another endpoint")
+            raise LedgerError(f"receipts of block {number}: {_UNKNOWN_FORM}")
         yield rlp.encode(found)
 
 
@@ -132,6 +136,13 @@ def encode_receipt(receipt: Json) -> bytes:
 def _ask(w3: Web3, method: str, params: Sequence[object]) -> Any:
     with outside(f"asking for {method}"):
         return _result(w3.provider.make_request(RPCEndpoint(method), params), method)
+
+
+def _ask_raw(w3: Web3, method: str, number: int) -> Any:
+    """The bytes themselves, for chains whose JSON we cannot encode; None where the endpoint does not offer them."""
+    with suppress(LedgerError):
+        return _ask(w3, method, [hex(number)])
+    return None
 
 
 def _ask_many(w3: Web3, calls: Sequence[tuple[str, Sequence[object]]]) -> Iterator[Any]:

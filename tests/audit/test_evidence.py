@@ -1,0 +1,154 @@
+"""Evidence read off an endpoint, and what an endpoint that lies or knows too little meets."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hexbytes import HexBytes
+from web3 import Web3
+from web3.providers.base import JSONBaseProvider
+from web3.types import RPCEndpoint, RPCResponse
+
+from chainfl.audit.evidence import may_hold, read_header
+from chainfl.chain import evidence
+from chainfl.codec import rlp
+from chainfl.codec.commitments import keccak256
+from chainfl.errors import LedgerError, VerificationError
+from chainfl.types import Address
+from services.bundles import export_bundle
+from services.devnet import CHAIN_ID
+from tests.audit.scene import History
+
+Lie = Callable[[str, Any, Any], Any]
+"""What an endpoint makes of a method, its parameters and the true answer."""
+
+
+class Lying(JSONBaseProvider):
+    """A real endpoint whose answers are changed on the way."""
+
+    def __init__(self, real: Web3, lie: Lie) -> None:
+        """Answer as the real one does, but for the lie."""
+        super().__init__()
+        self._real, self._lie = real, lie
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Ask the real one and pass on what the lie makes of it."""
+        answer = self._real.provider.make_request(method, params)
+        if "result" in answer:
+            answer["result"] = self._lie(method, params, answer["result"])
+        return answer
+
+
+def about(method: str, change: Callable[[Any], Any]) -> Lie:
+    return lambda asked, _, answer: change(answer) if asked == method else answer
+
+
+def export(played: History, lie: Lie, out: Path) -> None:
+    block = played.exported.subject.block
+    w3 = Web3(Lying(played.chain.w3, lie))
+    export_bundle(w3, CHAIN_ID, played.task.address, played.blobs(), out, block=block)
+
+
+def forget_logs(receipts: Any) -> Any:
+    return [receipt | {"logs": []} for receipt in receipts]
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        (
+            about("eth_getBlockByNumber", lambda b: b | {"timestamp": "0x1"}),
+            r"header of block \d+: the endpoint's words",
+        ),
+        (
+            about("eth_getBlockByNumber", lambda b: b | {"hash": "0x" + "11" * 32}),
+            r"header of block \d+: the endpoint",
+        ),
+        (about("eth_getBlockReceipts", forget_logs), r"receipts of block \d+: the endpoint's words"),
+        (
+            about("eth_getBlockReceipts", lambda found: found[:-1]),
+            r"receipts of block \d+: the endpoint's words",
+        ),
+        (
+            about("eth_getProof", lambda p: p | {"accountProof": p["accountProof"][:-1]}),
+            "the proof ends before its key",
+        ),
+        (about("eth_getCode", lambda code: code[:-2] + "ff"), "its code"),
+        (about("eth_getLogs", lambda _: []), "give an earlier --from-block"),
+        (
+            about("eth_getBlockReceipts", lambda _: None),
+            "eth_getBlockReceipts: the endpoint has no such block",
+        ),
+    ],
+)
+def test_an_endpoint_that_lies_is_found_while_exporting(
+    played: History, tmp_path: Path, lie: Lie, why: str
+) -> None:
+    with pytest.raises((LedgerError, VerificationError), match=why):
+        export(played, lie, tmp_path / "lied.car")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reorg_while_exporting_says_to_run_again(played: History, tmp_path: Path) -> None:
+    middle = played.exported.subject.block - 20
+
+    def reorganised(method: str, params: Any, answer: Any) -> Any:
+        if method != "eth_getBlockByNumber" or params[0] != hex(middle):
+            return answer
+        other = answer | {"timestamp": hex(int(answer["timestamp"], 16) + 1)}
+        return other | {"hash": "0x" + keccak256(evidence.encode_header(other)).hex()}
+
+    with pytest.raises(LedgerError, match=r"its parent is .*; was there a reorg\? run again"):
+        export(played, reorganised, tmp_path / "reorg.car")
+
+
+def test_headers_with_unknown_fields_are_taken_as_bytes_where_the_endpoint_has_them(played: History) -> None:
+    def raw(block: Any) -> bytes:
+        return rlp.encode([*rlp.decode_list(evidence.encode_header(block)), b"a fork to come"])
+
+    future = about("eth_getBlockByNumber", lambda block: block | {"hash": "0x" + keccak256(raw(block)).hex()})
+
+    class Newer(Lying):
+        def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+            if method != "debug_getRawHeader":
+                return super().make_request(method, params)
+            block = self._real.provider.make_request(RPCEndpoint("eth_getBlockByNumber"), [*params, False])[
+                "result"
+            ]
+            return {"jsonrpc": "2.0", "id": 1, "result": "0x" + raw(block).hex()}
+
+    (data,) = evidence.headers(Web3(Newer(played.chain.w3, future)), 5, 5)
+
+    assert read_header(data).number == 5
+    assert read_header(data).hash == keccak256(data)
+
+
+def test_a_bloom_never_hides_an_event(played: History) -> None:
+    w3, task = played.chain.w3, played.task.address
+    logs = w3.eth.get_logs({"address": Web3.to_checksum_address(task), "fromBlock": 0, "toBlock": "latest"})
+    holding = {log["blockNumber"] for log in logs}
+    blooms = {
+        number: bytes(w3.eth.get_block(number)["logsBloom"]) for number in range(w3.eth.block_number + 1)
+    }
+
+    found = {number for number, bloom in blooms.items() if may_hold(bloom, task)}
+
+    assert holding <= found
+    assert len(found - holding) <= 2
+    assert not may_hold(bytes(256), task)
+    assert may_hold(b"\xff" * 256, Address(bytes(20)))
+
+
+def test_receipts_before_byzantium_hash_with_their_state_root() -> None:
+    old = {
+        "root": "0x" + "ab" * 32,
+        "cumulativeGasUsed": "0x5208",
+        "logsBloom": "0x" + "00" * 256,
+        "logs": [],
+    }
+
+    fields = rlp.decode_list(evidence.encode_receipt(old))
+
+    assert fields == [HexBytes("ab" * 32), b"\x52\x08", bytes(256), []]
