@@ -32,10 +32,7 @@ class _Stakes:
             share = config.liveness_slash if kind is Slash.LIVENESS else config.no_reveal_slash
             return Slashed(*stake.slash(self.registry, task, account, kind, share))
         parts = (finder or stake.NO_ADDRESS, config.finder_part, config.burn_part)
-        taken = Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
-        if taken.to_escrow:
-            stake.withdraw(self.registry, task, taken.to_escrow, task)
-        return taken
+        return Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
 
 
 @dataclass(slots=True)
@@ -220,9 +217,9 @@ class World:
         """Show one wrong parameter."""
         draft, stakes = self._draft(task)
         moves.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
-        received = sum(
-            e.amount for e in stakes.registry.events if isinstance(e, events.Withdrawn) and e.to == task
-        )
+        received = stakes.registry.free.get(task, 0)
+        if received:
+            stake.withdraw(stakes.registry, task, received, task)
         self._keep(stakes.registry, draft)
         self.balances[task] += received
 

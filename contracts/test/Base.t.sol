@@ -15,6 +15,7 @@ interface Vm {
     function expectRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
     function getCode(string calldata name) external view returns (bytes memory);
+    function getBlockNumber() external view returns (uint256);
     function getBlockTimestamp() external view returns (uint256);
     function label(address account, string calldata name) external;
     function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);

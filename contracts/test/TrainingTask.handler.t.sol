@@ -3,22 +3,26 @@ pragma solidity 0.8.37;
 
 import {Allocation, IStakeRegistry} from "../src/interfaces/IStakeRegistry.sol";
 import {ITaskFactory} from "../src/interfaces/ITaskFactory.sol";
-import {ITrainingTask, Phase, PlaceView, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
+import {ITrainingTask, Phase, PlaceView, Rule, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
 import {Vm} from "./Base.t.sol";
 
-/// @notice A participant that answers ether by claiming and withdrawing again.
+/// @notice A participant that answers ether by claiming and withdrawing again, and once more when that pays.
 contract ReentrantActor {
     ITrainingTask private _task;
     IStakeRegistry private immutable _registry;
+    uint256 private _depth;
 
     constructor(IStakeRegistry registry) {
         _registry = registry;
     }
 
     receive() external payable {
+        if (_depth == 2) return;
+        ++_depth;
         try _task.claim(new uint64[](0)) {} catch {}
         try _registry.withdraw(msg.value, address(this)) {} catch {}
         try _task.refund() {} catch {}
+        --_depth;
     }
 
     function join(ITrainingTask task) external {
@@ -29,18 +33,75 @@ contract ReentrantActor {
 /// @notice A participant that cannot take ether.
 contract RejectingActor {}
 
+/// @notice Where the task stands, as it was after the last action. One word, like all that is read in every call.
+struct Now {
+    uint64 round;
+    uint64 deadline;
+    uint8 attempt;
+    Phase phase;
+    uint8 updates;
+}
+
+/// @notice What the round knows of the actors, as sets: bit i is actor i.
+struct Sets {
+    uint8 committee;
+    uint8 trainers;
+    uint8 committed;
+    /// Who committed to somebody else's sealed update.
+    uint8 copied;
+    uint8 revealed;
+    uint8 scored;
+    uint8 shown;
+    uint8 voted;
+    uint8 attested;
+    uint8 convicted;
+    uint8 included;
+    /// An actor, not a set.
+    uint8 proposer;
+    /// Who wants to take part, and who has less than the minimum bonded. These two outlive the round.
+    uint8 wants;
+    uint8 poor;
+}
+
+/// @notice A request to release stake.
+struct Ask {
+    address at;
+    uint8 actor;
+    uint24 number;
+    uint64 releaseAt;
+}
+
 /// @notice Plays random participants against factory, registry and task: six people, a contract that starts over whenever it is
-/// paid and one that rejects ether. Models are constant vectors of 64 parameters, so that a model is a number.
+/// paid and one that rejects ether. It keeps its own books of who acted, who holds how much stake and what the next model is, and
+/// compares. Models are constant vectors of 64 parameters, so that a model is a number.
+/// @dev Hundreds of thousands of calls are made: whatever is read often is kept here, in few words.
 contract TrainingTaskHandler {
     Vm private constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
     uint256 public constant ACTORS = 8;
+    uint256 private constant EVERYBODY = (1 << ACTORS) - 1;
+    uint256 private constant REENTRANT = ACTORS - 2;
+    uint256 private constant REJECTING = ACTORS - 1;
+    uint256 private constant COMMITTEE = 3;
     uint256 private constant ESCROW = 0.4 ether;
-    bytes32 private constant SALT = bytes32(uint256(7));
+    uint256 private constant MIN_STAKE = 1 ether;
+    uint256 private constant PHASE_SECONDS = 60;
+    uint256 private constant LIE = 0.5e18;
+    uint256 private constant LIVENESS = 0.01e18;
+    uint256 private constant NO_REVEAL = 0.05e18;
+    uint256 private constant WAD = 1e18;
     uint256 private constant BIAS = 1 << 31;
+    uint256 private constant TOTAL = 1 << 31;
+    uint64 private constant POSITION = 3;
+    bytes32 private constant SALT = bytes32(uint256(7));
 
     ITaskFactory private immutable _factory;
     IStakeRegistry public immutable registry;
-    address public immutable sponsor = address(uint160(0x5b0));
+    Rule private immutable _rule;
+    bool private immutable _isElected;
+    bool private immutable _isOnRanks;
+    bool private immutable _isAttested;
+    address private immutable _sponsor = address(uint160(0x5b0));
+
     ITrainingTask public task;
     ITrainingTask[] private _ended;
     address[ACTORS] public actors;
@@ -51,193 +112,172 @@ contract TrainingTaskHandler {
     mapping(bytes4 action => uint256) public calls;
     mapping(bytes4 action => uint256) public successes;
 
-    mapping(bytes32 root => uint256) private _values;
-    mapping(address actor => uint256) private _losses;
-    /// Who did what the phase asks for, and who committed in the phase before.
-    mapping(uint256 place => mapping(address actor => bool)) private _acted;
-    mapping(bytes32 root => bool) private _lies;
+    Now private _now;
+    Sets private _sets;
+    uint256 private _taskId;
     uint256 private _lastPlace;
+    /// Bonded and unbonding, by actor.
+    uint256[ACTORS] private _stakes;
+    bytes32[ACTORS] private _digests;
+    /// A validator's scores are a function of this number.
+    uint256[ACTORS] private _tastes;
+    /// By actor, 32 bits each: what its update holds.
+    uint256 private _values;
+    /// p_0 and the shares, 32 bits each.
+    uint256 private _shares;
+    uint256 private _head;
+    uint256 private _proposed;
+    bytes32 private _proposedRoot;
+    bytes32 private _sharesDigest;
+    /// Sets of rounds.
+    uint256 private _settled;
+    uint256[ACTORS] private _claimed;
+    Ask[] private _asks;
 
-    constructor(ITaskFactory factory) {
+    constructor(ITaskFactory factory, Rule rule) {
         _factory = factory;
+        _rule = rule;
+        _isElected = rule == Rule.CommitteeNear || rule == Rule.CommitteeFar;
+        _isOnRanks = rule == Rule.FedRob || rule == Rule.Median;
+        _isAttested = rule >= Rule.Krum;
         registry = IStakeRegistry(factory.registry());
-        for (uint256 i = 0; i < ACTORS - 2; ++i) {
+        for (uint256 i = 0; i < REENTRANT; ++i) {
             actors[i] = address(uint160(0xacc0 + i));
         }
-        actors[ACTORS - 2] = address(new ReentrantActor(registry));
-        actors[ACTORS - 1] = address(new RejectingActor());
+        actors[REENTRANT] = address(new ReentrantActor(registry));
+        actors[REJECTING] = address(new RejectingActor());
         _renew();
     }
 
-    /// @dev Counts the call and whether it did something; looks at the clockwork after it.
+    /// @dev Counts the call and looks at clockwork and money after it.
     modifier counted() {
         ++calls[msg.sig];
         _;
-        uint256 place = _place();
-        if (place < _lastPlace) violation = "a round went back";
+        uint256 place = uint256(_now.round) * 100 + uint256(_now.attempt) * 10 + uint256(_now.phase);
+        place += _taskId * 1e9;
+        if (place < _lastPlace) _found("a round went back");
         _lastPlace = place;
+        if (address(task).balance != task.escrow() + task.owed() + forced) _found("the task's balance");
     }
 
     /* ACTIONS */
 
     function join(uint256 who, uint256 amount) external counted {
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            address actor = actors[(who % ACTORS + i) % ACTORS];
-            if (task.account(actor).wants && registry.bonded(address(task), actor) >= 1 ether) continue;
-            if (_join(actor, 1 ether + amount % 3 ether)) return _succeed();
+        if (_now.phase == Phase.Ended) return;
+        uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.wants));
+        if (out != 0) {
+            if (_join(_pick(out, who), MIN_STAKE + amount % 3 ether)) _succeed();
+            return;
         }
-        address richer = actors[who % ACTORS];
-        vm.deal(richer, 1 gwei);
-        vm.prank(richer);
-        registry.allocate{value: 1 gwei}(address(task), 1 gwei);
+        _allocate(who % ACTORS, 1 gwei);
         _succeed();
     }
 
     function leave(uint256 who, uint256 amount) external counted {
-        address actor = actors[who % ACTORS];
-        uint256 bonded = registry.bonded(address(task), actor);
-        if (amount % 3 == 0) {
-            vm.prank(actor);
-            try task.leave() {
-                _succeed();
-            } catch {}
-        } else if (bonded != 0) {
-            vm.prank(actor);
-            registry.deallocate(address(task), 1 + amount % bonded);
-            _succeed();
+        uint256 i = who % ACTORS;
+        if (amount % 3 == 0 && _sets.wants >> i & 1 != 0) {
+            vm.prank(actors[i]);
+            task.leave();
+            _sets.wants ^= uint8(1 << i);
+            return _succeed();
         }
+        uint256 bonded = registry.bonded(address(task), actors[i]);
+        if (bonded == 0) return;
+        amount = 1 + amount % bonded;
+        vm.prank(actors[i]);
+        uint256 number = registry.deallocate(address(task), amount);
+        uint256 releaseAt = vm.getBlockTimestamp() + (_now.phase == Phase.Ended ? 0 : 11 * PHASE_SECONDS);
+        _asks.push(Ask(address(task), uint8(i), uint24(number), uint64(releaseAt)));
+        if (bonded - amount < MIN_STAKE) _sets.poor |= uint8(1 << i);
+        _succeed();
     }
 
-    function release(uint256 who, uint256 wait) external counted {
-        if (_release(who)) return _succeed();
-        if (wait % 2 == 0) return;
-        // Whoever waits until the round is over and the stake has unbonded gets it.
-        _playTo(Phase.Draw);
-        vm.warp(vm.getBlockTimestamp() + 1000);
-        if (_release(who)) _succeed();
-    }
-
-    function _release(uint256 who) private returns (bool) {
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            address actor = actors[(who % ACTORS + i) % ACTORS];
-            for (uint256 j = 0; j <= _ended.length; ++j) {
-                if (_releaseAt(j == _ended.length ? task : _ended[j], actor)) return true;
-            }
+    /// @dev Asks for the stake of a request that is due, or of one that is not.
+    function release(uint256 which, uint256 wait) external counted {
+        uint256 count = _asks.length;
+        if (count == 0) return;
+        if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + 11 * PHASE_SECONDS);
+        for (uint256 i = 0; i < 4 && i < count; ++i) {
+            if (_release((which % count + i) % count)) return _succeed();
         }
-        return false;
-    }
-
-    function _releaseAt(ITrainingTask at, address actor) private returns (bool) {
-        uint256 requests = registry.allocation(address(at), actor).requests;
-        for (uint256 number = 0; number < requests; ++number) {
-            if (registry.request(address(at), actor, number).releaseAt == 0) continue;
-            bool locked = at.isLocked(actor);
-            vm.prank(actor);
-            try registry.release(address(at), number) {
-                if (locked) violation = "locked stake left";
-                return true;
-            } catch {}
-        }
-        return false;
     }
 
     function withdraw(uint256 who, uint256 amount) external counted {
-        address saver = actors[who % ACTORS];
-        vm.deal(saver, saver.balance + 1 gwei);
-        vm.prank(saver);
+        address actor = actors[who % ACTORS];
+        vm.deal(actor, actor.balance + 1 gwei);
+        vm.prank(actor);
         registry.deposit{value: 1 gwei}();
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            address actor = actors[(who % ACTORS + i) % ACTORS];
-            uint256 free = registry.free(actor);
-            if (free == 0) continue;
-            vm.prank(actor);
-            try registry.withdraw(1 + amount % free, actor) {
-                if (actor == actors[ACTORS - 1]) violation = "ether went where it cannot go";
-                return _succeed();
-            } catch {}
+        uint256 free = registry.free(actor);
+        vm.prank(actor);
+        try registry.withdraw(1 + amount % free, actor) {
+            if (who % ACTORS == REJECTING) _found("ether went where it cannot go");
+            _succeed();
+        } catch {
+            if (who % ACTORS != REJECTING) _found("free stake is held back");
         }
     }
 
     function work(uint256 who, uint256 value) external counted {
-        if (who % 3 == 0) _playTo(Phase.Train);
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            if (_work(actors[(who % ACTORS + i) % ACTORS], 1 + value % 1000)) return _succeed();
-        }
+        _lookAhead(Phase.Train, who);
+        if (_work(who, 1 + value % 1000, value % 16 == 0)) _succeed();
     }
 
-    function judge(uint256 who, uint256 loss) external counted {
-        if (who % 3 == 0) _playTo(Phase.Score);
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            if (_judge(actors[(who % ACTORS + i) % ACTORS], loss % 3 == 0 ? loss % 1e14 : 1e12)) {
-                return _succeed();
-            }
-        }
+    function judge(uint256 who, uint256 taste) external counted {
+        _lookAhead(Phase.Score, who);
+        if (_judge(who, taste)) _succeed();
     }
 
     function propose(uint256 who, uint256 lie) external counted {
-        if (who % 3 == 0) _playTo(Phase.Propose);
-        if (_phase() == Phase.Propose && _propose(lie % 3 == 0 ? 1 + lie % 5 : 0)) _succeed();
+        _lookAhead(Phase.Propose, who);
+        if (_now.phase == Phase.Propose && _propose(lie % 3 == 0 ? 1 + lie % 5 : 0, who)) _succeed();
     }
 
-    function vote(uint256 who, bool attests) external counted {
-        if (who % 3 == 0) _playTo(Phase.Challenge);
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            if (_vote(actors[(who % ACTORS + i) % ACTORS], attests)) return _succeed();
-        }
+    function vote(uint256 who, uint256 attests) external counted {
+        _lookAhead(Phase.Challenge, who);
+        if (_now.phase == Phase.Challenge && _vote(who, attests % 4 != 0)) _succeed();
     }
 
     function prove(uint256 who, uint256 noted) external counted {
-        if (who % 3 == 0) {
-            _playTo(Phase.Propose);
-            if (_phase() == Phase.Propose) _propose(1);
-        }
-        if (_phase() == Phase.Challenge && _prove(actors[who % ACTORS], noted % 2 == 0)) _succeed();
+        _lookAhead(Phase.Propose, who);
+        if (_now.phase == Phase.Propose) _propose(1, who);
+        if (_now.phase == Phase.Challenge && _prove(who % ACTORS, noted % 2 == 0)) _succeed();
     }
 
     /// @dev Lets the phase run out, or ends it early where that is possible.
     function move(uint256 who, uint256 wait) external counted {
-        if (_phase() == Phase.Ended) {
+        if (_now.phase == Phase.Ended) {
             _renew();
             return _succeed();
         }
-        if (wait % 2 == 0) {
-            vm.warp(vm.getBlockTimestamp() + 60 + wait % 10);
-            vm.roll(block.number + 1);
-        }
-        if (_move(actors[who % ACTORS])) _succeed();
+        if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS + wait % 10);
+        else if (wait % 8 != 7) _finish(who);
+        if (_move(who % ACTORS)) return _succeed();
+        if (wait % 8 < 2) return;
+        vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS);
+        if (_move(who % ACTORS)) _succeed();
     }
 
-    function claim(uint256 who) external counted {
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            address actor = actors[(who % ACTORS + i) % ACTORS];
-            uint64[] memory rounds = _dueRounds(actor);
-            uint256 due = task.creditOf(actor, rounds);
-            uint256 had = actor.balance;
-            vm.prank(actor);
-            try task.claim(rounds) returns (uint256 amount) {
-                if (amount != due || actor.balance < had + amount) violation = "paid something else";
-                if (task.creditOf(actor, rounds) != 0) violation = "could be paid twice";
-                return _succeed();
-            } catch {}
+    function claim(uint256 who, uint256 twice) external counted {
+        for (uint256 i = 0; i < 3; ++i) {
+            if (_claim((who % ACTORS + i) % ACTORS, twice % 8 == 0)) return _succeed();
         }
     }
 
     function end(uint256 what) external counted {
-        if (what % 8 == 0) {
-            vm.prank(sponsor);
-            try task.abandon() {
-                return _succeed();
-            } catch {}
-        }
-        if (_phase() == Phase.Ended) {
-            vm.prank(sponsor);
-            try task.refund() {} catch {}
+        bool ended = _now.phase == Phase.Ended;
+        if (what % 4 == 0) _overreach(what, ended);
+        if (ended) {
+            _refund();
             _renew();
-            return _succeed();
+        } else if (what % 32 == 1) {
+            vm.prank(_sponsor);
+            try task.abandon() {} catch {}
+            _look();
+        } else {
+            // Whoever destroys itself can send ether where no code takes it.
+            forced += what % 1000;
+            vm.deal(address(task), address(task).balance + what % 1000);
         }
-        // Whoever destroys itself can send ether where no code takes it.
-        forced += what % 1000;
-        vm.deal(address(task), address(task).balance + what % 1000);
         _succeed();
     }
 
@@ -245,7 +285,7 @@ contract TrainingTaskHandler {
 
     /// @dev What the actors can still claim.
     function claimable() external view returns (uint256 sum) {
-        uint64[] memory rounds = _rounds();
+        uint64[] memory rounds = _list(_settled);
         for (uint256 i = 0; i < ACTORS; ++i) {
             sum += task.creditOf(actors[i], rounds);
         }
@@ -255,283 +295,495 @@ contract TrainingTaskHandler {
     function held() external view returns (uint256 sum) {
         sum = registry.burned() + registry.free(address(task));
         for (uint256 i = 0; i < ACTORS; ++i) {
-            sum += registry.free(actors[i]) + _staked(task, actors[i]);
+            sum += registry.free(actors[i]) + _stakeAt(task, i);
             for (uint256 j = 0; j < _ended.length; ++j) {
-                sum += _staked(_ended[j], actors[i]);
+                sum += _stakeAt(_ended[j], i);
             }
         }
-    }
-
-    function _staked(ITrainingTask at, address actor) private view returns (uint256) {
-        Allocation memory stake = registry.allocation(address(at), actor);
-        return uint256(stake.bonded) + stake.unbonding;
     }
 
     /* PLAY */
 
-    /// @dev Everybody acts honestly until the phase is reached, at most through one round.
-    function _playTo(Phase goal) private {
-        for (uint256 step = 0; step < 8 && _phase() != goal; ++step) {
-            if (_phase() == Phase.Ended) _renew();
-            for (uint256 i = 0; i < ACTORS; ++i) {
-                if (_phase() == Phase.Draw) _join(actors[i], 1 ether);
-                else if (!_work(actors[i], 1 + i) && !_judge(actors[i], 1e12)) _vote(actors[i], true);
+    /// @dev Where one of the two phases before is running, everybody does what it asks for until the goal is reached. So no action
+    /// waits long for its turn.
+    function _lookAhead(Phase goal, uint256 who) private {
+        if (_now.phase == Phase.Ended) return _renew();
+        for (uint256 i = 0; i < 2; ++i) {
+            if (_now.phase >= goal || uint256(_now.phase) + 2 < uint256(goal)) return;
+            if (_now.phase == Phase.Propose) _propose(who % 3 == 0 ? 1 : 0, who);
+            else _moveOn(who);
+        }
+    }
+
+    function _moveOn(uint256 who) private {
+        _finish(who);
+        if (_move(who % ACTORS)) return;
+        vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS);
+        _move(who % ACTORS);
+    }
+
+    /// @dev Everybody does honestly what the phase asks for.
+    function _finish(uint256 seed) private {
+        Phase phase = _now.phase;
+        if (phase == Phase.Draw) {
+            vm.roll(vm.getBlockNumber() + 1);
+            for (uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.wants)); out != 0; out &= out - 1) {
+                _join(_lowest(out), MIN_STAKE);
             }
-            if (_phase() == Phase.Propose) _propose(0);
-            else if (_phase() != goal) _moveOn();
+            vm.roll(vm.getBlockNumber() + 1);
+        } else if (phase == Phase.Train || phase == Phase.Reveal) {
+            while (_work(0, 1 + seed % 7, false)) {}
+        } else if (phase == Phase.Score || phase == Phase.Tally) {
+            while (_judge(0, 3)) {}
+        } else if (phase == Phase.Propose) {
+            _propose(0, seed);
+        } else if (phase == Phase.Challenge) {
+            while (_vote(0, true)) {}
         }
     }
 
-    function _moveOn() private {
-        vm.roll(block.number + 1);
-        if (_move(actors[0])) return;
-        vm.warp(vm.getBlockTimestamp() + 60);
-        _move(actors[0]);
-    }
-
-    function _join(address actor, uint256 amount) private returns (bool) {
-        if (registry.bonded(address(task), actor) < 1 ether) {
-            vm.deal(actor, actor.balance + amount);
-            vm.prank(actor);
-            registry.allocate{value: amount}(address(task), amount);
-        }
-        vm.prank(actor);
+    function _join(uint256 i, uint256 amount) private returns (bool) {
+        if (_sets.poor >> i & 1 != 0) _allocate(i, amount);
+        if (_sets.wants >> i & 1 != 0) return true;
+        vm.prank(actors[i]);
         try task.enrol() {
+            _sets.wants |= uint8(1 << i);
             return true;
         } catch {
             return false;
         }
     }
 
-    function _work(address actor, uint256 value) private returns (bool) {
-        if (_acted[_place()][actor]) return false;
-        Phase phase = _phase();
-        uint64 round = task.place().round;
-        if (phase == Phase.Train) {
-            bytes32 root = _root(BIAS + 10 * value + _idOf(actor));
-            _values[keccak256(abi.encode(task, round, actor))] = uint256(root);
-            bytes32 payload = keccak256(abi.encode(root, SALT, uint64(100)));
-            bytes32 digest = _seal(round, Phase.Train, actor, payload);
-            vm.prank(actor);
-            try task.commitUpdate(round, digest) {
-                return _did(actor);
-            } catch {
-                return false;
-            }
-        }
-        if (phase != Phase.Reveal) return false;
-        bytes32 mine = bytes32(_values[keccak256(abi.encode(task, round, actor))]);
+    function _allocate(uint256 i, uint256 amount) private {
+        address actor = actors[i];
+        vm.deal(actor, actor.balance + amount);
         vm.prank(actor);
-        try task.revealUpdate(round, mine, SALT, 100, SALT) {
-            return _did(actor);
-        } catch {
-            return false;
-        }
+        registry.allocate{value: amount}(address(task), amount);
+        _stakes[i] += amount;
+        if (amount >= MIN_STAKE) _sets.poor &= uint8(~(1 << i));
     }
 
-    function _judge(address actor, uint256 loss) private returns (bool) {
-        if (_acted[_place()][actor]) return false;
-        Phase phase = _phase();
-        uint64 round = task.place().round;
-        if (phase == Phase.Score) {
-            _losses[actor] = loss;
-            bytes32 digest =
-                _seal(round, Phase.Score, actor, keccak256(abi.encode(task.rootsHash(), _vector(actor))));
-            vm.prank(actor);
-            try task.commitScores(round, digest) {
-                return _did(actor);
-            } catch {
-                return false;
-            }
-        }
-        if (phase != Phase.Tally) return false;
-        bytes memory scores = _vector(actor);
-        vm.prank(actor);
-        try task.revealScores(round, scores, SALT) {
-            return _did(actor);
-        } catch {
-            return false;
-        }
-    }
-
-    function _propose(uint256 lie) private returns (bool) {
-        address actor = task.accountOf(task.currentProposer());
-        (uint256 value,) = _aggregate();
-        bytes32 root = _root(value + lie);
-        if (lie != 0) _lies[root] = true;
-        PlaceView memory p = task.place();
-        vm.prank(actor);
-        try task.propose(p.round, p.attempt, root, SALT, new uint32[](0)) {
+    function _release(uint256 k) private returns (bool) {
+        Ask memory ask = _asks[k];
+        bool isHere = ask.at == address(task);
+        vm.prank(actors[ask.actor]);
+        try registry.release(ask.at, ask.number) returns (uint256 amount) {
+            if (vm.getBlockTimestamp() < ask.releaseAt) _found("stake left before its time");
+            if (isHere && _lockedSet() >> ask.actor & 1 != 0) _found("locked stake left");
+            if (isHere) _stakes[ask.actor] -= amount;
+            _asks[k] = _asks[_asks.length - 1];
+            _asks.pop();
             return true;
         } catch {
             return false;
         }
     }
 
-    function _vote(address actor, bool attests) private returns (bool) {
-        if (_acted[_place()][actor]) return false;
-        if (_phase() != Phase.Challenge) return false;
-        PlaceView memory p = task.place();
-        (, bytes32 root,,) = task.proposal();
-        vm.prank(actor);
-        if (attests) {
-            try task.attest(p.round, p.attempt, root, SALT, 0) {
-                return _did(actor);
-            } catch {
-                return false;
-            }
+    /// @dev Whose stake the round can still take.
+    function _lockedSet() private view returns (uint256) {
+        if (_now.phase == Phase.Draw || _now.phase == Phase.Ended) return 0;
+        uint256 line = 1 << _sets.proposer;
+        if (_now.phase != Phase.Propose && _now.phase != Phase.Challenge) line = 0;
+        return _sets.committee | _sets.committed | line;
+    }
+
+    /// @dev Somebody who still can commits or opens an update. A copy is somebody else's seal, which cannot be opened.
+    function _work(uint256 who, uint256 value, bool copies) private returns (bool) {
+        if (_now.phase == Phase.Train) {
+            uint256 open = _sets.trainers & ~uint256(_sets.committed);
+            return open != 0 && _commit(_pick(open, who), value, copies);
         }
-        try task.object(p.round, p.attempt, root, SALT, 0) {
-            return _did(actor);
+        if (_now.phase != Phase.Reveal) return false;
+        uint256 sealed_ = _sets.committed & ~uint256(_sets.revealed | _sets.copied);
+        if (_sets.copied != 0 && who % 4 == 0) _openCopy(_lowest(_sets.copied));
+        return sealed_ != 0 && _open(_pick(sealed_, who));
+    }
+
+    function _commit(uint256 i, uint256 value, bool copies) private returns (bool) {
+        copies = copies && _sets.committed != 0;
+        bytes32 digest;
+        if (copies) {
+            uint256 victim = _lowest(_sets.committed);
+            digest = _digests[victim];
+            value = _valueOf(victim);
+        } else {
+            value = BIAS + 10 * value + i;
+            digest = _seal(Phase.Train, actors[i], _payload(_root(value)));
+        }
+        vm.prank(actors[i]);
+        try task.commitUpdate(_now.round, digest) {
+            _digests[i] = digest;
+            _values = _values & ~(0xffffffff << 32 * i) | value << 32 * i;
+            _sets.committed |= uint8(1 << i);
+            if (copies) _sets.copied |= uint8(1 << i);
+            return true;
+        } catch {
+            // Whoever left since the draw cannot train.
+            _sets.trainers &= uint8(~(1 << i));
+            return false;
+        }
+    }
+
+    function _open(uint256 i) private returns (bool) {
+        bytes32 root = _root(_valueOf(i));
+        vm.prank(actors[i]);
+        try task.revealUpdate(_now.round, root, SALT, 100, SALT) {
+            _sets.revealed |= uint8(1 << i);
+            return true;
+        } catch {
+            // Only the deadline can stop it.
+            if (vm.getBlockTimestamp() < _now.deadline) _found("a commitment cannot be opened");
+            return false;
+        }
+    }
+
+    function _openCopy(uint256 i) private {
+        bytes32 root = _root(_valueOf(i));
+        vm.prank(actors[i]);
+        try task.revealUpdate(_now.round, root, SALT, 100, SALT) {
+            _found("a copied commitment was opened");
+        } catch {}
+    }
+
+    function _judge(uint256 who, uint256 taste) private returns (bool) {
+        if (_now.phase == Phase.Score) {
+            uint256 open = _sets.committee & ~uint256(_sets.scored);
+            if (_isElected) open &= _sets.revealed;
+            return open != 0 && _score(_pick(open, who), taste);
+        }
+        uint256 sealed_ = _sets.scored & ~uint256(_sets.shown);
+        return _now.phase == Phase.Tally && sealed_ != 0 && _show(_pick(sealed_, who));
+    }
+
+    function _score(uint256 i, uint256 taste) private returns (bool) {
+        bytes32 payload = keccak256(abi.encode(task.rootsHash(), _vector(taste)));
+        bytes32 digest = _seal(Phase.Score, actors[i], payload);
+        vm.prank(actors[i]);
+        try task.commitScores(_now.round, digest) {
+            _tastes[i] = taste;
+            _sets.scored |= uint8(1 << i);
+            return true;
         } catch {
             return false;
         }
     }
 
-    function _prove(address actor, bool notes) private returns (bool) {
-        PlaceView memory p = task.place();
-        (, bytes32 root,,) = task.proposal();
-        (uint256 right, bytes memory items) = _aggregate();
-        bytes memory evidence = bytes.concat(_leaf(_values[root]), items);
-        bool lied = _values[root] != right;
+    function _show(uint256 i) private returns (bool) {
+        bytes memory vector = _vector(_tastes[i]);
+        vm.prank(actors[i]);
+        try task.revealScores(_now.round, vector, SALT) {
+            _sets.shown |= uint8(1 << i);
+            return true;
+        } catch {
+            if (vm.getBlockTimestamp() < _now.deadline) _found("scores cannot be opened");
+            return false;
+        }
+    }
+
+    function _propose(uint256 lie, uint256 choice) private returns (bool) {
+        uint32[] memory posted = _isAttested ? _choose(choice) : new uint32[](0);
+        uint256 value = _aggregate() + lie;
+        bytes32 root = _root(value);
+        vm.prank(actors[_sets.proposer]);
+        try task.propose(_now.round, _now.attempt, root, SALT, posted) {
+            (_proposed, _proposedRoot) = (value, root);
+            if (_isAttested) _sharesDigest = keccak256(abi.encodePacked(posted));
+            _look();
+            return true;
+        } catch {
+            if (vm.getBlockTimestamp() < _now.deadline) _found("the proposer cannot propose");
+            return false;
+        }
+    }
+
+    function _vote(uint256 who, bool attests) private returns (bool) {
+        uint256 voters = _voters() & ~uint256(_sets.voted);
+        uint256 barred = _sets.committee & _sets.convicted;
+        if (barred != 0 && who % 4 == 3 && _cast(_lowest(barred), attests)) _found("the convicted voted");
+        if (voters == 0) return false;
+        uint256 i = _pick(voters, who);
+        if (!_cast(i, attests)) return false;
+        _sets.voted |= uint8(1 << i);
+        if (attests) _sets.attested |= uint8(1 << i);
+        return true;
+    }
+
+    function _cast(uint256 i, bool attests) private returns (bool done) {
+        bytes4 name = attests ? ITrainingTask.attest.selector : ITrainingTask.object.selector;
+        bytes memory data =
+            abi.encodeWithSelector(name, _now.round, _now.attempt, _proposedRoot, SALT, _sharesDigest);
+        vm.prank(actors[i]);
+        (done,) = address(task).call(data);
+    }
+
+    function _prove(uint256 i, bool notes) private returns (bool) {
+        (uint64 round, uint8 attempt) = (_now.round, _now.attempt);
+        bytes memory evidence = bytes.concat(_leaf(_proposed), _items());
+        bool lied = _proposed != _aggregate();
         if (notes) {
             bytes32 note = keccak256(
-                abi.encode(block.chainid, address(task), p.round, p.attempt, uint64(3), actor, SALT)
+                abi.encode(block.chainid, address(task), round, attempt, POSITION, actors[i], SALT)
             );
-            vm.prank(actor);
+            vm.prank(actors[i]);
             try task.noteFinding(note) {} catch {}
-            vm.roll(block.number + 1);
+            vm.roll(vm.getBlockNumber() + 1);
         }
-        uint256[] memory before = _stakes();
-        bool[] memory guilty = _accomplices();
-        vm.prank(actor);
-        try task.prove(p.round, p.attempt, 3, evidence, SALT) {
-            if (!lied) violation = "an honest proposal was convicted";
-            _expectUnharmed(before, guilty);
+        vm.prank(actors[i]);
+        try task.prove(round, attempt, POSITION, evidence, SALT) {
+            if (!lied) _found("an honest proposal was convicted");
+            uint256 guilty = _sets.attested | 1 << _sets.proposer;
+            _sets.convicted |= uint8(guilty);
+            _expectSlashed(guilty, LIE);
+            _look();
             return true;
         } catch {
-            if (lied) violation = "a lie could not be proven";
+            if (lied) _found("a lie could not be proven");
             return false;
         }
     }
 
-    function _move(address caller) private returns (bool) {
-        PlaceView memory p = task.place();
-        if (p.phase == Phase.Ended) return false;
-        uint256[] memory before = _stakes();
-        bool[] memory guilty = _negligent();
-        bool done;
-        if (p.phase == Phase.Draw) {
-            done = _tryDraw(caller);
-        } else if (p.phase == Phase.Tally) {
-            bytes[] memory vectors = _revealed();
-            vm.prank(caller);
-            try task.tally(p.round, vectors) {
-                done = true;
-            } catch {}
+    /// @dev Moves the round on if that is possible, and holds the books against what it did.
+    function _move(uint256 i) private returns (bool done) {
+        Now memory before = _now;
+        if (before.phase == Phase.Ended) return false;
+        bytes memory data;
+        if (before.phase == Phase.Draw) {
+            data = abi.encodeCall(ITrainingTask.draw, ());
+        } else if (before.phase == Phase.Tally) {
+            data = abi.encodeCall(ITrainingTask.tally, (before.round, _vectors()));
         } else {
-            vm.prank(caller);
-            try task.advance(p.round) {
-                done = true;
-            } catch {}
+            data = abi.encodeCall(ITrainingTask.advance, (before.round));
         }
-        _expectUnharmed(before, guilty);
-        return done;
+        vm.prank(actors[i]);
+        (done,) = address(task).call(data);
+        if (!done) return false;
+
+        (uint256 guilty, uint256 share) = _negligent(before.phase);
+        // A member of a training committee that did not open its own update cannot score: nobody waits for it.
+        uint256 awaited = _isElected && before.phase == Phase.Score ? guilty & _sets.revealed : guilty;
+        if (awaited != 0 || before.phase == Phase.Challenge) {
+            if (vm.getBlockTimestamp() < before.deadline) _found("a phase ended before its time");
+        }
+        _expectSlashed(guilty, share);
+        if (before.phase == Phase.Challenge) _expectMajority();
+        _look();
     }
 
-    function _tryDraw(address caller) private returns (bool) {
-        vm.prank(caller);
-        try task.draw() {
+    /// @dev Who left undone what the phase asked of it, and what that costs.
+    function _negligent(Phase phase) private view returns (uint256, uint256) {
+        if (phase == Phase.Reveal) return (_sets.committed & ~uint256(_sets.revealed), NO_REVEAL);
+        if (phase == Phase.Score) return (_sets.committee & ~uint256(_sets.scored), LIVENESS);
+        if (phase == Phase.Tally) return (_sets.scored & ~uint256(_sets.shown), NO_REVEAL);
+        if (phase == Phase.Propose) return (1 << _sets.proposer, LIVENESS);
+        if (phase == Phase.Challenge) return (_voters() & ~uint256(_sets.voted), LIVENESS);
+        return (0, 0);
+    }
+
+    function _claim(uint256 i, bool twice) private returns (bool) {
+        address actor = actors[i];
+        uint256 open = _settled & ~_claimed[i];
+        uint64[] memory rounds = _list(open);
+        uint256 due = task.creditOf(actor, rounds);
+        if (due == 0) return false;
+        if (twice && rounds.length != 0) rounds = _withRepeat(rounds);
+        uint256 had = actor.balance;
+        vm.prank(actor);
+        try task.claim(rounds) returns (uint256 amount) {
+            if (i == REJECTING) _found("ether went where it cannot go");
+            if (amount != due || actor.balance < had + amount) _found("paid something else");
+            if (task.creditOf(actor, rounds) != 0) _found("could be paid twice");
+            _claimed[i] |= open;
             return true;
         } catch {
+            if (i != REJECTING && !twice) _found("what is due is held back");
             return false;
+        }
+    }
+
+    /// @dev What the terms let nobody do.
+    function _overreach(uint256 what, bool ended) private {
+        vm.prank(actors[what % ACTORS]);
+        try task.abandon() {
+            _found("a stranger abandoned the task");
+        } catch {}
+        vm.prank(ended ? actors[what % ACTORS] : _sponsor);
+        try task.refund() {
+            _found("escrow left before its time");
+        } catch {}
+    }
+
+    function _refund() private {
+        uint256 escrow = task.escrow();
+        uint256 had = _sponsor.balance;
+        vm.prank(_sponsor);
+        try task.refund() {
+            if (_sponsor.balance != had + escrow) _found("refunded something else");
+        } catch {
+            if (escrow != 0) _found("a refund was refused");
         }
     }
 
     /* TRUTH */
 
-    /// @dev Nobody loses stake who has nothing to answer for: not in a Void either.
-    function _expectUnharmed(uint256[] memory before, bool[] memory guilty) private {
+    /// @dev Reads where the task stands, and what the roles of a new round or attempt are.
+    function _look() private {
+        Now memory before = _now;
+        PlaceView memory p = task.place();
+        _now = Now(p.round, p.deadline, p.attempt, p.phase, p.updates);
+        if (p.phase == Phase.Ended || p.round != before.round) _closeRound(before, p.phase == Phase.Ended);
+        if (p.phase == before.phase && p.attempt == before.attempt) return;
+        if (p.phase == Phase.Train) return _seat(p.limited);
+        if (before.phase == Phase.Tally && p.phase == Phase.Propose) _expectTally();
+        if (p.phase == Phase.Propose) {
+            _sets.proposer = uint8(task.currentProposer() - 1);
+            (_sets.voted, _sets.attested) = (0, 0);
+        }
+    }
+
+    function _closeRound(Now memory before, bool ended) private {
+        if (before.phase >= Phase.Tally && before.phase != Phase.Ended) _settled |= 1 << before.round;
+        if (ended && before.phase == Phase.Ended) return;
+        (uint8 wants, uint8 poor) = (_sets.wants, _sets.poor);
+        delete _sets;
+        (_sets.wants, _sets.poor) = (wants, poor);
+    }
+
+    /// @dev Who sits where. Ids follow the order in which the actors enrolled: actor i has id i + 1.
+    function _seat(bool limited) private {
+        uint256 committee = _setOf(task.committee());
+        uint32[] memory line = task.proposers();
+        uint256 trainers = EVERYBODY;
+        if (limited) {
+            trainers = _setOf(task.workers());
+            trainers |= _isElected ? committee : _setOf(line);
+        }
+        if (!_isElected) trainers &= ~(committee | 1 << (line[0] - 1));
+        (_sets.committee, _sets.trainers) = (uint8(committee), uint8(trainers));
+        if (_count(committee) != COMMITTEE) _found("a committee of the wrong size");
+    }
+
+    /// @dev Exactly the guilty lose exactly their share, out of what is bonded and unbonding; nobody else loses anything.
+    function _expectSlashed(uint256 guilty, uint256 share) private {
+        uint8 poor = _sets.poor;
         for (uint256 i = 0; i < ACTORS; ++i) {
-            if (!guilty[i] && _staked(task, actors[i]) < before[i]) {
-                violation = "an honest party was slashed";
+            uint256 stake = _stakes[i];
+            Allocation memory found = registry.allocation(address(task), actors[i]);
+            if (guilty >> i & 1 != 0) {
+                stake -= stake * share / WAD;
+                _stakes[i] = stake;
+                if (found.bonded < MIN_STAKE) poor |= uint8(1 << i);
             }
+            if (uint256(found.bonded) + found.unbonding != stake) _found("another slash than is due");
         }
+        _sets.poor = poor;
     }
 
-    function _stakes() private view returns (uint256[] memory stakes) {
-        stakes = new uint256[](ACTORS);
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            stakes[i] = _staked(task, actors[i]);
-        }
+    /// @dev A proposal becomes the head by a majority of those who may vote, and by nothing else.
+    function _expectMajority() private {
+        bool carried = _count(_sets.attested) >= _count(_voters()) / 2 + 1;
+        bool isHead = task.headRoot() == _proposedRoot;
+        if (carried && !isHead) _found("a carried proposal is not the head");
+        if (carried) _head = _proposed;
+        else if (isHead && _head != _proposed) _found("a minority made the head");
     }
 
-    /// @dev Who leaves undone what the phase asks of it.
-    function _negligent() private view returns (bool[] memory guilty) {
-        guilty = new bool[](ACTORS);
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            guilty[i] = !_acted[_place()][actors[i]] && _hasDuty(actors[i]);
-        }
-    }
-
-    /// @dev The proposer of a lie and whoever attested it.
-    function _accomplices() private view returns (bool[] memory guilty) {
-        guilty = new bool[](ACTORS);
-        (uint32 proposer, bytes32 root,,) = task.proposal();
-        if (!_lies[root]) return guilty;
-        uint32[] memory members = task.committee();
-        for (uint256 i = 0; i < ACTORS; ++i) {
-            uint32 id = _idOf(actors[i]);
-            guilty[i] = id == proposer;
-            for (uint256 j = 0; j < members.length; ++j) {
-                if (members[j] == id && task.seats().attested >> j & 1 != 0) guilty[i] = true;
+    /// @dev Included is what a majority of the committee vouched for; shares sum to 2^31.
+    function _expectTally() private {
+        (bool[] memory included, uint32[] memory shares) = task.tallied();
+        uint256 order = _order();
+        uint256 k = 0;
+        uint256 chosen = 0;
+        for (uint256 left = order; left != 0; (left &= left - 1, ++k)) {
+            uint256 vouchers = 0;
+            for (uint256 members = _sets.shown; members != 0; members &= members - 1) {
+                if (_vouches(_tastes[_lowest(members)], k)) ++vouchers;
             }
+            if (included[k] != vouchers > COMMITTEE / 2) _found("included against the majority");
+            if (included[k]) chosen |= 1 << _lowest(left);
         }
+        if (k != included.length) _found("another number of updates");
+        _sets.included = uint8(chosen);
+        if (!_isAttested) _keepShares(shares);
     }
 
-    function _hasDuty(address actor) private view returns (bool) {
-        Phase phase = _phase();
-        uint32 id = _idOf(actor);
-        if (id == 0) return false;
-        if (phase == Phase.Train) return !_isIn(task.committee(), id) && task.proposers()[0] != id;
-        if (phase == Phase.Reveal) return _acted[_place() - 1][actor];
-        if (phase == Phase.Score) return _isIn(task.committee(), id);
-        if (phase == Phase.Tally) return _acted[_place() - 1][actor];
-        if (phase == Phase.Propose) return task.currentProposer() == id;
-        return phase == Phase.Challenge && _isIn(task.committee(), id);
+    function _keepShares(uint32[] memory shares) private {
+        uint256 sum = 0;
+        uint256 packed = 0;
+        for (uint256 i = 0; i < shares.length; ++i) {
+            sum += shares[i];
+            packed |= uint256(shares[i]) << 32 * i;
+        }
+        if (sum != TOTAL) _found("shares do not sum to 2^31");
+        _shares = packed;
     }
 
-    function _isIn(uint32[] memory list, uint32 id) private pure returns (bool) {
-        for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i] == id) return true;
-        }
-        return false;
+    /// @dev Krum's proposer posts the one that it chose; which one is the committee's to judge.
+    function _choose(uint256 choice) private returns (uint32[] memory shares) {
+        uint256 order = _order();
+        shares = new uint32[](_count(order) + 1);
+        shares[0] = uint32(_headShare());
+        uint256 winner = _pick(_sets.included, choice);
+        shares[1 + _count(order & ((1 << winner) - 1))] = uint32(TOTAL - _headShare());
+        _keepShares(shares);
+    }
+
+    function _voters() private view returns (uint256 voters) {
+        voters = _sets.committee & ~uint256(_sets.convicted);
+        if (_isElected) voters &= ~(1 << _sets.proposer);
+    }
+
+    /// @dev The updates that count, in index order: those of a training committee do not.
+    function _order() private view returns (uint256) {
+        return _sets.revealed & ~uint256(_sets.committee);
     }
 
     /* MODELS AND SCORES */
 
-    /// @dev The right next model, and the items that prove it.
-    function _aggregate() private view returns (uint256 value, bytes memory items) {
-        (, uint32[] memory shares) = task.tallied();
-        uint32[] memory order = task.order();
-        uint256 sum = 1 << 30;
-        if (shares[0] != 0) {
-            uint256 head = _values[task.headRoot()];
-            sum += shares[0] * head;
-            items = _leaf(head);
+    /// @dev The right next model.
+    function _aggregate() private view returns (uint256) {
+        uint256 shares = _shares;
+        uint256 sum = (1 << 30) + (shares & 0xffffffff) * _head;
+        if (_isOnRanks) {
+            uint256 below = 0;
+            for (uint256 left = _sets.included; left != 0; left &= ~(1 << below)) {
+                below = _smallest(left);
+                shares >>= 32;
+                sum += (shares & 0xffffffff) * _valueOf(below);
+            }
+            return sum >> 31;
         }
-        for (uint256 i = 0; i < order.length; ++i) {
-            if (shares[i + 1] == 0) continue;
-            (,, bytes32 root,) = task.update(order[i]);
-            sum += shares[i + 1] * _values[root];
-            items = bytes.concat(items, _leaf(_values[root]));
+        for (uint256 left = _order(); left != 0; left &= left - 1) {
+            shares >>= 32;
+            sum += (shares & 0xffffffff) * _valueOf(_lowest(left));
         }
-        value = sum >> 31;
+        return sum >> 31;
     }
 
-    function _root(uint256 value) private returns (bytes32 root) {
-        root = sha256(bytes.concat(hex"00", _leaf(value)));
-        _values[root] = value;
+    /// @dev The leaves of those with a part in the next model.
+    function _items() private view returns (bytes memory items) {
+        uint256 shares = _shares;
+        if (shares & 0xffffffff != 0) items = _leaf(_head);
+        for (uint256 left = _isOnRanks ? _sets.included : _order(); left != 0; left &= left - 1) {
+            shares >>= 32;
+            if (_isOnRanks || shares & 0xffffffff != 0) {
+                items = bytes.concat(items, _leaf(_valueOf(_lowest(left))));
+            }
+        }
+    }
+
+    function _smallest(uint256 set) private view returns (uint256 best) {
+        best = _lowest(set);
+        for (uint256 left = set; left != 0; left &= left - 1) {
+            if (_valueOf(_lowest(left)) < _valueOf(best)) best = _lowest(left);
+        }
+    }
+
+    function _valueOf(uint256 i) private view returns (uint256) {
+        return _values >> 32 * i & 0xffffffff;
+    }
+
+    function _root(uint256 value) private pure returns (bytes32) {
+        return sha256(bytes.concat(hex"00", _leaf(value)));
     }
 
     function _leaf(uint256 value) private pure returns (bytes memory) {
@@ -539,108 +791,145 @@ contract TrainingTaskHandler {
         return abi.encode(word, word, word, word, word, word, word, word);
     }
 
-    /// @dev The head's loss, then one per update.
-    function _vector(address actor) private view returns (bytes memory scores) {
-        uint256 loss = _losses[actor];
+    function _payload(bytes32 root) private pure returns (bytes32) {
+        return keccak256(abi.encode(root, SALT, uint64(100)));
+    }
+
+    /// @dev One validator in two vouches for everything, the others leave out one update in four.
+    function _vouches(uint256 taste, uint256 k) private pure returns (bool) {
+        return taste & 1 != 0 || taste >> (8 + 2 * k) & 3 != 0;
+    }
+
+    /// @dev The head's loss, then one entry per update in the rule's form.
+    function _vector(uint256 taste) private view returns (bytes memory scores) {
+        uint256 count = _now.updates;
         scores = abi.encodePacked(uint64(1e12));
-        for (uint256 i = 0; i < task.place().updates; ++i) {
-            scores = bytes.concat(scores, bytes8(uint64(loss + i * 1e9)));
+        if (_rule > Rule.CommitteeFar) {
+            uint256 bits = 0;
+            for (uint256 k = 0; k < count; ++k) {
+                if (_vouches(taste, k)) bits |= 1 << k;
+            }
+            return count == 0 ? scores : bytes.concat(scores, bytes1(uint8(bits)));
+        }
+        for (uint256 k = 0; k < count; ++k) {
+            uint256 loss = _vouches(taste, k) ? 1e12 + (taste >> 128) % 1e9 * (k + 1) : type(uint256).max;
+            if (_isElected) scores = bytes.concat(scores, bytes16(uint128(loss)));
+            else scores = bytes.concat(scores, bytes8(uint64(loss)));
         }
     }
 
-    function _revealed() private view returns (bytes[] memory vectors) {
+    /// @dev All revealed scores, in the order of the committee.
+    function _vectors() private view returns (bytes[] memory vectors) {
         uint32[] memory members = task.committee();
-        uint256 revealed = task.seats().revealed;
-        uint256 count = 0;
-        vectors = new bytes[](members.length);
+        uint256 n = 0;
+        vectors = new bytes[](_count(_sets.shown));
         for (uint256 j = 0; j < members.length; ++j) {
-            if (revealed >> j & 1 != 0) vectors[count++] = _vector(task.accountOf(members[j]));
-        }
-        assembly ("memory-safe") {
-            mstore(vectors, count)
+            uint256 i = members[j] - 1;
+            if (_sets.shown >> i & 1 != 0) vectors[n++] = _vector(_tastes[i]);
         }
     }
 
-    function _seal(uint64 round, Phase phase, address actor, bytes32 payload) private view returns (bytes32) {
-        return keccak256(
-            abi.encode(block.chainid, address(task), task.taskId(), round, phase, actor, payload, SALT)
-        );
+    function _seal(Phase phase, address actor, bytes32 payload) private view returns (bytes32) {
+        return
+            keccak256(
+                abi.encode(block.chainid, address(task), _taskId, _now.round, phase, actor, payload, SALT)
+            );
     }
 
     /* SMALL THINGS */
 
-    function _did(address actor) private returns (bool) {
-        return _acted[_place()][actor] = true;
+    function _found(string memory what) private {
+        violation = what;
     }
 
     function _succeed() private {
         ++successes[msg.sig];
     }
 
-    function _phase() private view returns (Phase) {
-        return task.place().phase;
+    /// @dev A member of a set that is not empty: the first at or after `who`.
+    function _pick(uint256 set, uint256 who) private pure returns (uint256) {
+        uint256 from = set >> who % ACTORS << who % ACTORS;
+        return _lowest(from == 0 ? set : from);
     }
 
-    /// @dev Task, round, attempt and phase as one number that only grows.
-    function _place() private view returns (uint256) {
-        PlaceView memory p = task.place();
-        return ((_ended.length * 1000 + p.round) * 10 + p.attempt) * 10 + uint256(p.phase);
+    function _lowest(uint256 set) private pure returns (uint256 i) {
+        while (set >> i & 1 == 0) ++i;
     }
 
-    function _idOf(address actor) private view returns (uint32) {
-        return task.account(actor).id;
-    }
-
-    /// @dev All rounds that are over.
-    function _rounds() private view returns (uint64[] memory rounds) {
-        rounds = new uint64[](task.place().round);
-        for (uint256 i = 0; i < rounds.length; ++i) {
-            rounds[i] = uint64(i + 1);
+    function _count(uint256 set) private pure returns (uint256 n) {
+        for (; set != 0; set &= set - 1) {
+            ++n;
         }
     }
 
-    /// @dev The rounds that owe the actor something.
-    function _dueRounds(address actor) private view returns (uint64[] memory rounds) {
-        rounds = _rounds();
-        uint64[] memory one = new uint64[](1);
-        uint256 credit = task.creditOf(actor, new uint64[](0));
+    function _setOf(uint32[] memory ids) private pure returns (uint256 set) {
+        for (uint256 i = 0; i < ids.length; ++i) {
+            set |= 1 << (ids[i] - 1);
+        }
+    }
+
+    function _list(uint256 set) private pure returns (uint64[] memory rounds) {
+        rounds = new uint64[](_count(set));
         uint256 n = 0;
+        for (; set != 0; set &= set - 1) {
+            rounds[n++] = uint64(_lowest(set));
+        }
+    }
+
+    function _withRepeat(uint64[] memory rounds) private pure returns (uint64[] memory more) {
+        more = new uint64[](rounds.length + 1);
         for (uint256 i = 0; i < rounds.length; ++i) {
-            one[0] = rounds[i];
-            if (task.creditOf(actor, one) != credit) rounds[n++] = rounds[i];
+            more[i] = rounds[i];
         }
-        assembly ("memory-safe") {
-            mstore(rounds, n)
-        }
+        more[rounds.length] = rounds[0];
+    }
+
+    function _stakeAt(ITrainingTask at, uint256 i) private view returns (uint256) {
+        Allocation memory stake = registry.allocation(address(at), actors[i]);
+        return uint256(stake.bonded) + stake.unbonding;
+    }
+
+    function _headShare() private pure returns (uint256) {
+        return TOTAL - 0.9e18 * TOTAL / WAD;
     }
 
     function _renew() private {
         if (address(task) != address(0)) _ended.push(task);
         TaskConfig memory terms = _terms();
-        vm.deal(sponsor, ESCROW);
-        vm.prank(sponsor);
-        (, address made) = _factory.createTask{value: ESCROW}(terms);
-        task = ITrainingTask(made);
-        forced = 0;
-        ReentrantActor(payable(actors[ACTORS - 2])).join(task);
+        vm.deal(_sponsor, ESCROW);
+        vm.prank(_sponsor);
+        (uint64 taskId, address made) = _factory.createTask{value: ESCROW}(terms);
+        (task, _taskId) = (ITrainingTask(made), taskId);
+        ReentrantActor(payable(actors[REENTRANT])).join(task);
+        delete _sets;
+        delete _stakes;
+        delete _claimed;
+        (forced, _settled, _head, _sharesDigest) = (0, 0, BIAS, 0);
+        _sets.poor = uint8(EVERYBODY);
+        delete _now;
         for (uint256 i = 0; i < ACTORS; ++i) {
-            _join(actors[i], 1 ether + i * 0.3 ether);
+            _join(i, MIN_STAKE + i * 0.3 ether);
         }
+        _look();
     }
 
-    function _terms() private returns (TaskConfig memory c) {
+    function _terms() private view returns (TaskConfig memory c) {
         c.firstRoot = _root(BIAS);
         c.dimension = 64;
         c.scale = 20;
-        (c.beta, c.alpha) = (1e18, 0.9e18);
-        (c.committeeSize, c.redrawEvery) = (3, 10);
-        (c.minUpdates, c.maxUpdates, c.maxSamples) = (2, 3, 10_000);
-        (c.rounds, c.minStake) = (8, 1 ether);
+        c.rule = _rule;
+        (c.beta, c.alpha, c.keep) = (1e18, 0.9e18, 0.5e18);
+        c.tolerated = _rule == Rule.FedRob ? 1 : 0;
+        (c.committeeSize, c.redrawEvery) = (uint8(COMMITTEE), 3);
+        bool needsThree = _isElected || _isAttested || _rule == Rule.FedRob;
+        (c.minUpdates, c.maxUpdates) = needsThree ? (3, 4) : (2, 3);
+        c.maxSamples = 10_000;
+        (c.rounds, c.minStake) = (8, uint128(MIN_STAKE));
         (c.trainSeconds, c.revealSeconds, c.scoreSeconds) = (60, 60, 60);
         (c.tallySeconds, c.proposeSeconds, c.challengeSeconds) = (60, 60, 60);
         (c.workersPart, c.committeePart) = (0.6e18, 0.3e18);
         (c.callerFee, c.devCap) = (1e12, 1e18);
-        (c.lieSlash, c.livenessSlash, c.noRevealSlash) = (0.5e18, 0.01e18, 0.05e18);
+        (c.lieSlash, c.livenessSlash, c.noRevealSlash) = (uint64(LIE), uint64(LIVENESS), uint64(NO_REVEAL));
         (c.finderPart, c.burnPart) = (0.2e18, 0.5e18);
     }
 }

@@ -42,9 +42,7 @@ library TaskProof {
 
         address finder = _finder(s, round, attempt, position, salt);
         uint256[] memory guilty = _convict(s, p);
-        for (uint256 i = 0; i < guilty.length; ++i) {
-            _slash(s, p, guilty[i], finder);
-        }
+        _slash(s, p, guilty, finder);
         for (uint256 i = 0; i < guilty.length; ++i) {
             address who = s.addresses[guilty[i]];
             TaskRound.applyWeight(
@@ -114,20 +112,27 @@ library TaskProof {
         s.seats = seats;
     }
 
-    /// @dev The task's part becomes escrow at once, so that its balance always equals escrow and what is owed.
-    function _slash(State storage s, Place memory p, uint256 id, address finder) private {
+    /// @dev The task's part becomes escrow at once, so that its balance always equals escrow and what is owed; it is fetched
+    /// in one piece, for a transfer costs more than a slash.
+    function _slash(State storage s, Place memory p, uint256[] memory guilty, address finder) private {
         TaskConfig memory c = TaskArgs.config();
         IStakeRegistry registry = IStakeRegistry(TaskArgs.origin().registry);
-        uint256 amount = registry.slashLie(s.addresses[id], c.lieSlash, finder, c.finderPart, c.burnPart);
-        uint256 toEscrow = amount * (WAD - c.finderPart - c.burnPart) / WAD;
-        if (toEscrow != 0) {
-            // All ether there is fits 128 bits.
-            // forge-lint: disable-next-line(unsafe-typecast)
-            s.escrow += uint128(toEscrow);
-            registry.withdraw(toEscrow, address(this));
-        }
+        uint256 part = WAD - c.finderPart - c.burnPart;
+        uint256 sum = 0;
+        for (uint256 i = 0; i < guilty.length; ++i) {
+            uint256 id = guilty[i];
+            uint256 amount = registry.slashLie(s.addresses[id], c.lieSlash, finder, c.finderPart, c.burnPart);
+            uint256 toEscrow = amount * part / WAD;
+            sum += toEscrow;
 
+            // forge-lint: disable-next-line(unsafe-typecast)
+            emit ITrainingTask.Convicted(p.round, p.attempt, uint32(id), amount, toEscrow);
+        }
+        if (sum == 0) return;
+
+        // All ether there is fits 128 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
-        emit ITrainingTask.Convicted(p.round, p.attempt, uint32(id), amount, toEscrow);
+        s.escrow += uint128(sum);
+        registry.withdraw(sum, address(this));
     }
 }

@@ -56,7 +56,6 @@ library TaskTally {
     /// @dev Too few revealed: everybody who showed an update is paid an equal part.
     function _giveUp(State storage s, Place memory p) private {
         s.tally = Tally(uint128((1 << p.updates) - 1), false);
-        if (TaskArgs.config().target == NO_SCORE) p.ending = true;
 
         emit ITrainingTask.Tallied(p.round, new bool[](0), new uint32[](0), new uint32[](0), NO_SCORE);
 

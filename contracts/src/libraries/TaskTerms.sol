@@ -54,6 +54,8 @@ library TaskTerms {
     function _checkTimes(TaskConfig calldata c, uint256 phaseFloor) private pure {
         _bound(c.redrawEvery >= 1, "redrawEvery");
         _bound(c.rounds >= 1, "rounds");
+        // The largest number says that the head has no score: nothing may take it for one that was reached.
+        _bound(c.target < type(uint128).max, "target");
         _bound(c.minStake >= MIN_STAKE, "minStake");
         uint256 floor = FixedPointMathLib.max(1, phaseFloor);
         _bound(
