@@ -63,6 +63,10 @@ class LedgerError(OutsideError):
     """The chain, or the RPC endpoint in front of it, failed."""
 
 
+class LowBalanceError(LedgerError):
+    """An account cannot pay for its transaction; names the account and what it has."""
+
+
 class StoreError(OutsideError):
     """The blob store failed or does not have the bytes."""
 

@@ -1,10 +1,11 @@
 """Compile the contracts and refresh the artifacts that the Python package carries.
 
-usage: build_contracts.py [--check] [--compile] [--every-compiler]
+usage: build_contracts.py [--check] [--compile] [--every-compiler] | --print-input
 
 Without options: compile and write. `--check` writes nothing and fails when the artifacts are stale; it compares digests
 and takes a moment, with `--compile` it compiles and compares every byte. `--every-compiler` compiles with each one
-found and fails when two give different code. Compilers are looked for in this order: the one that CHAINFL_SOLC names,
+found and fails when two give different code. `--print-input` checks digests and prints the compiler's input, for
+`chainfl deploy`. Compilers are looked for in this order: the one that CHAINFL_SOLC names,
 py-solc-x's folder, py-solc-x's download, npm's behind `contracts/solc`. The settings are foundry.toml's.
 """
 
@@ -68,8 +69,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--every-compiler", action="store_true", help="compile with each one found, and compare"
     )
+    parser.add_argument("--print-input", action="store_true", help="print the compiler's input without tests")
     options = parser.parse_args(argv)
     try:
+        if options.print_input:
+            source = standard_input()
+            check_digests(source)
+            sys.stdout.write(_pretty(published(source)))
+            return 0
         _run(options.check, options.compile or options.every_compiler, options.every_compiler)
     except ChainflError as error:
         _say(f"build_contracts: {error}")
@@ -337,6 +344,13 @@ def _pretty(value: Json) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def published(source: Json) -> Json:
+    """The compiler's input without tests, as explorers take it to verify what was deployed."""
+    settings = {key: value for key, value in source["settings"].items() if key != "outputSelection"}
+    sources = {name: text for name, text in source["sources"].items() if not name.startswith("test/")}
+    return {"language": source["language"], "sources": sources, "settings": settings}
 
 
 def write(texts: Mapping[Path, str]) -> None:

@@ -49,6 +49,7 @@ class Deployment:
     factory: str = ""
     registry: str = ""
     block: int = 0
+    implementation: str = ""
 
     @property
     def factory_address(self) -> Address:
@@ -124,10 +125,12 @@ def deploy(
         state = _deploy_step(w3, sender, path, state, name, tell)
     factory = as_address(state.steps[FACTORY].address)
     (registry,) = read_call(w3, FACTORY, factory, "registry")
+    (implementation,) = read_call(w3, FACTORY, factory, "implementation")
     done = replace(
         state,
         factory=checksum(factory),
         registry=to_checksum_address(registry),
+        implementation=to_checksum_address(implementation),
         block=state.steps[FACTORY].block,
     )
     write_deployment(path, done)
@@ -137,8 +140,12 @@ def deploy(
 def creation_code(name: str, state: Deployment) -> bytes:
     """What is sent to create a contract, its libraries linked."""
     addresses = {step: known.address for step, known in state.steps.items()}
-    code = bytes.fromhex(load(name).link(addresses).removeprefix("0x"))
-    return code + abi_encode(["uint32"], [state.phase_floor]) if name == FACTORY else code
+    return bytes.fromhex(load(name).link(addresses).removeprefix("0x")) + constructor_arguments(name, state)
+
+
+def constructor_arguments(name: str, state: Deployment) -> bytes:
+    """What a contract's constructor is given, ABI-encoded."""
+    return abi_encode(["uint32"], [state.phase_floor]) if name == FACTORY else b""
 
 
 def _deploy_step(

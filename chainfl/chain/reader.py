@@ -10,9 +10,9 @@ from web3.exceptions import BlockNotFound, ContractLogicError
 from web3.types import FilterParams, LogReceipt
 
 from chainfl.chain.abi import decode_log, decode_revert, functions
-from chainfl.chain.rpc import outside
+from chainfl.chain.rpc import check_chain, outside
 from chainfl.chain.send import checksum
-from chainfl.errors import LedgerError
+from chainfl.errors import InputError, LedgerError
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.protocol.replay import fold
 from chainfl.protocol.state import Task, new_task
@@ -58,8 +58,18 @@ def read_config(w3: Web3, task: Address) -> TaskConfig:
 
 
 def as_address(text: str) -> Address:
-    """An address from the form that an ABI decoder gives."""
-    return Address(bytes.fromhex(text.removeprefix("0x")))
+    """An address from the form that an ABI decoder gives, or a person.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 20:
+        raise InputError(f"{text!r:.100} is not an address: 0x and 40 hex digits are expected")
+    return Address(raw)
 
 
 class TaskReader:
@@ -70,6 +80,7 @@ class TaskReader:
     ) -> None:
         """Read the task's terms; its events are read by `refresh`."""
         self._w3, self._address, self._confirmations = w3, task, confirmations
+        self._chain_id = chain_id
         self._next_block = self._from_block = from_block
         self._marks: dict[int, bytes] = {}
         self._head = b""
@@ -143,6 +154,9 @@ class TaskReader:
             gone = True
         if not gone:
             return
+        check_chain(
+            self._w3, self._chain_id
+        )  # an endpoint that moved to another chain looks like a deep reorg
         self._next_block = next(reversed(self._marks), self._from_block - 1) + 1
         self.log = [logged for logged in self.log if logged.block_number < self._next_block]
         task = self.created.draft()

@@ -14,7 +14,7 @@ from web3.types import TxParams, TxReceipt, Wei
 
 from chainfl.chain.abi import decode_revert
 from chainfl.chain.rpc import outside
-from chainfl.errors import LedgerError, ProtocolError
+from chainfl.errors import LedgerError, LowBalanceError, ProtocolError
 from chainfl.types import Address
 
 _GAS_MARGIN_PERCENT, _GAS_MARGIN = 50, 100_000
@@ -73,6 +73,7 @@ class Sender:
 
         Raises:
             ProtocolError: the contract refuses; nothing was changed.
+            LowBalanceError: the account cannot pay for it.
             LedgerError: the chain could not be reached, or did not take the transaction in time.
         """
         with self._lock:
@@ -83,8 +84,11 @@ class Sender:
             }
             if to is not None:
                 call["to"] = checksum(to)
-            limit = gas if gas is not None else self._estimate(call)
-            receipt = self._deliver(call, limit)
+            try:
+                limit = gas if gas is not None else self._estimate(call)
+                receipt = self._deliver(call, limit)
+            except LedgerError as error:
+                raise self._in_ether(error) from error
             if receipt["status"] != 1:
                 raise self._refusal(call, receipt)
             return receipt
@@ -93,6 +97,15 @@ class Sender:
         """What the account can spend, in wei."""
         with outside("reading the balance"):
             return self._w3.eth.get_balance(checksum(self.address))
+
+    def _in_ether(self, error: LedgerError) -> LedgerError:
+        """A balance that is too low in words that say whose and what to do; other failures as they are."""
+        if "insufficient funds" not in str(error).lower():
+            return error
+        has = self.balance() / 10**18
+        return LowBalanceError(
+            f"account {checksum(self.address)} has {has:.6f} ETH, too little for its next transaction: fund it"
+        )
 
     def _estimate(self, call: TxParams) -> int:
         try:

@@ -2,13 +2,17 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from chainfl.cli.chain_options import connect, key_options, open_sender, rpc_options
 from chainfl.cli.output import finish, json_option
-from chainfl.errors import LedgerError
+from chainfl.errors import LedgerError, ToolMissingError
 from chainfl.report import Report, narrate, report
+
+if TYPE_CHECKING:
+    from chainfl.chain.deploy import Deployment
 
 ETHER = 10**18
 
@@ -65,8 +69,20 @@ def deploy(
             "registry": done.registry,
             "block": done.block,
             "file": str(path),
+            "verification": _write_verification(done, deployments / f"{connection.chain_id}-sources"),
         }
     return finish(report("deploy", metrics, seconds=time.perf_counter() - started), as_json, _show)
+
+
+def _write_verification(done: "Deployment", folder: Path) -> str | None:
+    """What explorers take to verify the source; a wheel without sources deploys all the same."""
+    from chainfl.chain.verification import write_verification
+
+    try:
+        return str(write_verification(done, folder))
+    except ToolMissingError as error:
+        narrate(f"no source verification input: {error}")
+        return None
 
 
 def _show(answer: Report) -> None:

@@ -51,10 +51,10 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     """Play whatever role the round gives this key, until the task ends or the process is told to stop."""
     from chainfl.roles.turn import Duty
     from services.logs import set_up_logs
-    from services.node.serve import serve
+    from services.node.serve import persist, serve
     from services.node.settings import load_settings
     from services.node.status import Status, serve_status
-    from services.node.wiring import build_node
+    from services.node.wiring import build_node, meet, open_key
 
     chosen = load_settings(flags, settings)
     set_up_logs(as_json=chosen.json_logs)
@@ -67,5 +67,9 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     status = Status()
     if chosen.status_port is not None:
         serve_status(status, chosen.status_port)
-    serve(build_node(chosen), duty, stop, poll_seconds=chosen.poll_seconds, status=status)
+    signer = open_key(chosen)
+    met = persist(lambda: meet(chosen, signer), stop, status)
+    node = persist(lambda: build_node(chosen, met), stop, status) if met is not None else None
+    if node is not None:
+        serve(node, duty, stop, poll_seconds=chosen.poll_seconds, status=status)
     return 0

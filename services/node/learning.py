@@ -1,7 +1,8 @@
 """A node's trainer: the manifest's model and recipe, the participant's own data."""
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,13 +14,32 @@ from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import CHUNK
 from chainfl.learning.partition import partition
-from chainfl.learning.train import Recipe
+from chainfl.learning.train import Recipe, train
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import Floats
 from chainfl.ports import Trainer as AnyTrainer
 from chainfl.protocol.combine import combine
-from chainfl.types import TOTAL, WAD
+from chainfl.types import TOTAL, WAD, TaskConfig
 from services.node.settings import NodeSettings
+
+ABSURD = 100
+"""A task whose training takes so many times its Train phase is not meant to be done."""
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Refuse a manifest that asks for what is not installed here or cannot be.
+
+    Raises:
+        VerificationError: says what it asks for; take no part.
+    """
+    try:
+        layout = record_layout(spec_of_manifest(manifest).model)
+    except InputError as error:
+        raise VerificationError(f"the task's manifest: {error}: take no part") from None
+    if layout != manifest.layout:
+        raise VerificationError(
+            f"model {manifest.model!r} has another layout here than in the task's manifest: take no part"
+        )
 
 
 def spec_of_manifest(manifest: Manifest) -> LearningSpec:
@@ -67,16 +87,14 @@ class Untrained:
 
 
 def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
-    """Load the data, take this participant's part, and check that the model is the task's.
+    """Load the data and take this participant's part.
 
     Raises:
-        InputError: the data is missing or the part is empty; VerificationError: the model here has another layout.
+        InputError: the data is missing or the part is empty.
     """
     spec = spec_of_manifest(manifest)
-    layout = record_layout(spec.model)
-    _check_layout(layout, manifest)
     if settings.trainer == "none":
-        return Untrained(layout, settings.master_seed + settings.client)
+        return Untrained(manifest.layout, settings.master_seed + settings.client)
     if settings.trainer != "torch":
         raise InputError(f"trainer {settings.trainer!r}: there are torch and none")
     dataset = load(settings.dataset or spec.dataset, settings.data)
@@ -104,23 +122,38 @@ def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
     )
 
 
-def rehearse(trainer: AnyTrainer, first_D: Vector, scale: int) -> None:
+def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:
     """One small step of all that a round will ask for: what does not fit is refused now, and nothing is slow later.
 
     Raises:
         InputError: data and model do not fit, or training leaves the range of parameters.
+        VerificationError: the training that the task asks for is not meant to be done.
     """
-    head_D = decode(first_D, scale)
+    head_D = decode(first_D, config.scale)
+    update_D = encode(_first_step(trainer, head_D, config), config.scale)
     if isinstance(trainer, Trainer):
-        batch = trainer.spec.recipe.batch
-        trainer = trainer.on(trainer.train_on.first(batch), trainer.held_out.first(CHUNK))
-    update_D = encode(trainer.train(head_D, 0), scale)
-    trainer.score([head_D, decode(update_D, scale)])
+        trainer = trainer.on(trainer.train_on, trainer.held_out.first(CHUNK))
+    trainer.score([head_D, decode(update_D, config.scale)])
     merkle.root(combine(first_D, [update_D], [TOTAL // 2, TOTAL // 2]))
 
 
-def _check_layout(layout: Layout, manifest: Manifest) -> None:
-    if layout != manifest.layout:
+def _first_step(trainer: AnyTrainer, head_D: Floats, config: TaskConfig) -> Floats:
+    """One step of training, and from its time whether all of them are meant to be done at all."""
+    if not isinstance(trainer, Trainer):
+        return trainer.train(head_D, 0)
+    recipe, samples = trainer.spec.recipe, trainer.train_on
+
+    def step() -> Floats:
+        one = replace(recipe, local_epochs=1, local_steps=1)
+        return train(trainer.spec.model, head_D, samples.first(recipe.batch), one, trainer.seed(0))
+
+    step()  # the first one also loads what torch needs
+    started = time.perf_counter()
+    update_D = step()
+    whole = (time.perf_counter() - started) * recipe.local_epochs * -(-len(samples) // recipe.batch)
+    if whole > ABSURD * config.train_seconds:
         raise VerificationError(
-            f"model {manifest.model!r} has another layout here than in the task's manifest: take no part"
+            f"the task asks for {recipe.local_epochs} passes, about {whole:.3g} s of training here, in a phase of "
+            f"{config.train_seconds} s: take no part"
         )
+    return update_D

@@ -7,10 +7,11 @@ reads its place from the ledger, for it keeps no truth of its own.
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from chainfl.errors import ChainflError, OutsideError, ProtocolError
+from chainfl.errors import ChainflError, InputError, OutsideError, ProtocolError, VerificationError
 from chainfl.protocol.state import Task
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
@@ -20,7 +21,9 @@ from services.node.timing import Clock, timed
 from services.node.watch import Watcher
 from services.node.wiring import Node
 
-_LONGEST_PAUSE = 10.0
+NOWHERE = (-1, -1, -1)
+T = TypeVar("T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _QUICKEST, _SLOWING = 0.1, 1.5
 """After something happened the pause is this part of the longest, and grows by this factor while nothing does."""
 _log = logging.getLogger(__name__)
@@ -46,6 +49,48 @@ class Manners:
         return acted_last or time.monotonic() - self._since >= (0.5 + rank) * self.gap_seconds
 
 
+@dataclass(slots=True)
+class Complaints:
+    """Says what is wrong once, not at every try, and once that it is over."""
+
+    _said: str = ""
+
+    def say(self, text: str) -> None:
+        """Complain, if this is new."""
+        if text != self._said:
+            _log.warning("%s", text)
+        self._said = text
+
+    def settle(self) -> None:
+        """All is well again."""
+        if self._said:
+            _log.info("going on")
+        self._said = ""
+
+
+def persist(look: Callable[[], T], stop: threading.Event, shown: Status) -> T | None:
+    """What `look` finds, once neighbours are as they should be: chain, store, the sponsor's promises.
+
+    A hostile or absent neighbour does not end the process; None when it is told to stop.
+    """
+    complaints, pause = Complaints(), _FIRST_PAUSE
+    while not stop.is_set():
+        try:
+            found = look()
+            complaints.settle()
+            return found
+        except (OutsideError, VerificationError) as error:
+            shown.failed(error)
+            complaints.say(f"{error}; looking again until told to stop")
+            stop.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+    return None
+
+
+def _place(task: Task) -> tuple[int, int, int]:
+    return task.round.number, task.round.attempt, int(task.round.phase)
+
+
 def serve(
     node: Node,
     duty: Duty,
@@ -61,6 +106,7 @@ def serve(
     me, pause, manners = node.participant, poll_seconds, Manners(poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
     shown, joined, seen = status or Status(), 0, -1
+    complaints, barred = Complaints(), NOWHERE
     while not stop.is_set():
         try:
             task = me.ledger.task()
@@ -70,10 +116,14 @@ def serve(
                 _log.info("round %d: the task has ended", task.round.number)
                 return
             shown.saw(task)
+            if _place(task) == barred:
+                stop.wait(poll_seconds)
+                continue
             joined = _join(me, task, joined)
             if _take_turn(node, task, duty, manners, shown, clock) or (
                 watcher is not None and watcher.look(task)
             ):
+                complaints.settle()
                 continue
             pause = min(max(_SLOWING * pause, _QUICKEST * poll_seconds), poll_seconds)
         except ProtocolError as error:
@@ -83,10 +133,13 @@ def serve(
         except OutsideError as error:
             shown.failed(error)
             pause = min(max(2 * pause, poll_seconds), _LONGEST_PAUSE)
-            _log.warning("%s; trying again in %.1f s", error, pause)
+            complaints.say(f"{error}; trying again")
+        except InputError as error:  # what this participant has does not fit, and will not in this phase
+            barred = _place(me.ledger.task())
+            complaints.say(f"{error}; sitting out this phase")
         except ChainflError as error:
-            _log.error("%s", error)
             pause = _LONGEST_PAUSE
+            complaints.say(f"{error}; trying again")
         stop.wait(pause)
 
 

@@ -49,6 +49,11 @@ def read_password(path: Path | None) -> str:
         raise InputError(f"password file {path} is empty") from None
 
 
+def open_key(settings: NodeSettings) -> LocalSigner:
+    """The participant's key."""
+    return unlock(settings.keystore, read_password(settings.password_file))
+
+
 def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
     """Connect to the task on the chain that is meant."""
     w3 = open_rpc(settings.rpc_url)
@@ -81,21 +86,44 @@ def check_task(store: BlobStore, task: Task) -> tuple[Manifest, Vector]:
     return manifest, first_D
 
 
-def build_node(settings: NodeSettings) -> Node:
-    """Everything a participant needs, checked before it commits itself to anything."""
-    from services.node.learning import build_trainer, rehearse
+@dataclass(frozen=True, slots=True)
+class Met:
+    """A task and its neighbours, found to be what they promise."""
 
-    signer = unlock(settings.keystore, read_password(settings.password_file))
-    ledger = open_ledger(settings, signer)
-    store = open_store(settings.store)
+    ledger: ChainLedger
+    store: BlobStore
+    journal: SqliteJournal
+    manifest: Manifest
+    first: Vector
+
+
+def meet(settings: NodeSettings, signer: LocalSigner) -> Met:
+    """Open chain, store and journal, and check what the sponsor promised before committing to anything.
+
+    Raises:
+        OutsideError, VerificationError: somebody else is away or wrong; the same may be right later.
+        InputError: a setting is wrong.
+    """
+    from services.node.learning import check_manifest
+
+    store, ledger = open_store(settings.store), open_ledger(settings, signer)
     task = ledger.task()
     manifest, first_D = check_task(store, task)
+    check_manifest(manifest)
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
-    trainer = build_trainer(settings, manifest)
-    rehearse(trainer, first_D, task.config.scale)
-    participant = Participant(ledger, store, trainer, journal)
+    return Met(ledger, store, journal, manifest, first_D)
+
+
+def build_node(settings: NodeSettings, met: Met) -> Node:
+    """A participant with its own data, once a rehearsal has shown that it can do what the task asks."""
+    from services.node.learning import build_trainer, rehearse
+
+    config = met.ledger.task().config
+    trainer = build_trainer(settings, met.manifest)
+    rehearse(trainer, met.first, config)
+    participant = Participant(met.ledger, met.store, trainer, met.journal)
     (settings.home / READY).touch()
-    return Node(participant, ledger, lambda round_, attempt: _lie(settings, round_, attempt))
+    return Node(participant, met.ledger, lambda round_, attempt: _lie(settings, round_, attempt))
 
 
 def _lie(settings: NodeSettings, round_: int, attempt: int) -> Alter | None:

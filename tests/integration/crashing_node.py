@@ -27,7 +27,7 @@ from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
 from services.logs import set_up_logs
 from services.node.serve import serve
-from services.node.wiring import Node
+from services.node.wiring import READY, Node
 from tests.sim.network import Quadratic
 
 ACTIONS = ("commit_update", "reveal_update", "commit_scores", "reveal_scores", "propose", "vote")
@@ -121,6 +121,7 @@ def main(file: Path) -> None:
     journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
     store = open_store(plan["store"])
     participant = Participant(ledger, store, Quadratic(plan["seed"]), CrashingJournal(journal, crashes))
+    (Path(plan["home"]) / READY).touch()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     serve(Node(participant, ledger, lambda *_: None), Duty.ALL, stop, poll_seconds=0.1)

@@ -85,9 +85,10 @@ def open_swarm(
     rounds: int,
     crashes: Callable[[int], list[str]],
     address: str | None = None,
+    enrolled: Callable[[Swarm, str], None] = lambda *_: None,
     **changes: object,
 ) -> tuple[Swarm, TaskReader]:
-    """A task with seven nodes that have places to crash at."""
+    """A task with seven nodes that have places to crash at; `enrolled` hears of each that has enrolled."""
     address = address or f"dir:{home / 'store'}"
     store = open_store(address)
     head = encode([0.0] * LAYOUT.d, 20)
@@ -98,8 +99,7 @@ def open_swarm(
         first_root=merkle.root(head),
         first_model=first.cid.digest,
         rounds=rounds,
-        challenge_seconds=20,  # longer than a node needs to come back
-        **changes,
+        **{"challenge_seconds": 20} | changes,  # longer than a node needs to come back
     )
     made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, rounds * ETHER // 8)
     swarm = Swarm(home)
@@ -129,8 +129,9 @@ def open_swarm(
         senders.append(sender)
     for name in swarm.plans:
         swarm.start(name)
-    for sender in senders:
+    for name, sender in zip(swarm.plans, senders, strict=True):
         sender.send(made.address, functions("TrainingTask")["enrol"].call_data())
+        enrolled(swarm, name)
     return swarm, TaskReader(chain.w3, made.address, CHAIN_ID, made.block)
 
 

@@ -1,12 +1,15 @@
 """Deployment: resumes after a crash at any step, refuses the wrong chain, works on a testnet's terms and on geth."""
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from eth_abi.abi import decode as abi_decode
 from eth_account import Account
 from web3 import Web3
 
@@ -15,6 +18,7 @@ from chainfl.chain.keys import LocalSigner
 from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import open_rpc
 from chainfl.chain.send import Sender, SendSettings, checksum
+from chainfl.chain.verification import write_verification
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address
@@ -23,6 +27,8 @@ from tests.protocol.scene import ETHER
 
 Require = Callable[[str], Path]
 SEPOLIA = 11155111
+ROOT = Path(__file__).resolve().parents[2]
+PUSH20 = 0x73
 
 
 @contextmanager
@@ -154,3 +160,63 @@ def test_geth_takes_the_contracts_too(tmp_path: Path, require: Require) -> None:
         done = deploy(w3, sender, tmp_path / "geth.json", 1, chain_id, list[str]().append)
 
         assert read_call(w3, FACTORY, done.factory_address, "taskCount") == (0,)
+
+
+def test_the_input_for_explorers_names_every_contract_its_libraries_and_arguments(
+    tmp_path: Path, require: Require
+) -> None:
+    require("anvil")
+    with anvil(tmp_path) as url:
+        w3 = open_rpc(url)
+        sender = sender_of(w3, 31337)
+        fund(w3, sender.address, 100 * ETHER)
+        done = deploy(w3, sender, tmp_path / "31337.json", 7, 31337, list[str]().append)
+
+        told = json.loads(write_verification(done, tmp_path / "sources").read_text())
+
+        assert told["chain_id"] == 31337
+        assert sorted(told["contracts"]) == sorted([*plan(), "StakeRegistry", "TrainingTask"])
+        assert all(w3.eth.get_code(one["address"]) for one in told["contracts"].values())
+        factory = told["contracts"][FACTORY]
+        assert abi_decode(["uint32"], bytes.fromhex(factory["constructor_arguments"])) == (7,)
+        assert factory["libraries"] == {name: done.steps[name].address for name in plan()[:-1]}
+        for name, one in told["contracts"].items():
+            source = json.loads((tmp_path / "sources" / one["input"]).read_text())
+            path, _, contract = one["contract"].partition(":")
+            assert contract == name
+            assert source["sources"][path]["content"] == (ROOT / "contracts" / path).read_text()
+            assert not [each for each in source["sources"] if each.startswith("test/")]
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+def test_what_the_input_compiles_to_is_the_code_on_the_chain(tmp_path: Path, require: Require) -> None:
+    require("anvil")
+    compiler = require("solc")
+    with anvil(tmp_path) as url:
+        w3 = open_rpc(url)
+        sender = sender_of(w3, 31337)
+        fund(w3, sender.address, 100 * ETHER)
+        done = deploy(w3, sender, tmp_path / "31337.json", 7, 31337, list[str]().append)
+        told = json.loads(write_verification(done, tmp_path / "sources").read_text())
+
+        for name, one in told["contracts"].items():
+            text = (tmp_path / "sources" / one["input"]).read_text()
+            output = subprocess.run(
+                [compiler, "--standard-json"], input=text, capture_output=True, text=True, check=True
+            )
+            path, _, _ = one["contract"].partition(":")
+            compiled = json.loads(output.stdout)["contracts"][path][name]["evm"]["deployedBytecode"]
+            found = w3.eth.get_code(one["address"])
+            assert masked(found, compiled) == masked(bytes.fromhex(compiled["object"]), compiled), name
+
+
+def masked(code: bytes, compiled: dict[str, Any]) -> bytes:
+    """Runtime code without immutables, and without the address that a library's code begins with."""
+    plain = bytearray(code)
+    for places in compiled["immutableReferences"].values():
+        for place in places:
+            plain[place["start"] : place["start"] + place["length"]] = bytes(place["length"])
+    if plain[0] == PUSH20 and plain[21:23] == b"\x30\x14":
+        plain[1:21] = bytes(20)
+    return bytes(plain)
