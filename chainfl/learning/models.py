@@ -9,19 +9,19 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.autograd.function import Function, once_differentiable
 
 from chainfl.errors import InputError, LengthError
 from chainfl.learning import names
+from chainfl.learning.convolve import conv_pool_relu, conv_relu
 
 GROUP: Final = "chainfl.models"
-HAS_ONEDNN: Final = bool(torch.backends.mkldnn.is_available())  # type: ignore[no-untyped-call]
 
 Flat: TypeAlias = NDArray[np.float32]
 Layout: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
@@ -42,13 +42,42 @@ class ModelSpec:
     classes: int
 
 
-class ConvNet(nn.Module):
-    """Two 5x5 convolutions, each with 2x2 max pooling, then dense layers.
+class Dense(nn.Linear):
+    """A dense layer that can take its own step of plain SGD: with `rate` set, the weight moves while slopes flow back.
 
-    The pool comes before the ReLU: the same values, a quarter of the work. The first convolution and the pools
-    run channels-last, the second convolution channels-first: on CPUs each is fastest so. Scoring stays in oneDNN's
-    blocked layout from the first convolution to the last pool, which saves every conversion.
+    The weight's gradient, as large as the weight itself, is then never written to memory.
     """
+
+    rate: float | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x · weightᵀ + bias."""
+        if self.rate is None or not torch.is_grad_enabled():
+            return super().forward(x)
+        found: Tensor = _DenseStep.apply(x, self.weight, self.bias, self.rate)  # type: ignore[no-untyped-call]
+        return found
+
+
+class _DenseStep(Function):
+    """x, weight, bias, rate: the layer's answer; on the way back the weight takes its step in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.rate = rate
+        return torch.addmm(bias, x, weight.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, None, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        of_x = slopes @ weight if ctx.needs_input_grad[0] else None
+        weight.addmm_(slopes.t(), x, alpha=-ctx.rate)
+        return of_x, None, slopes.sum(0), None
+
+
+class ConvNet(nn.Module):
+    """Two 5x5 convolutions, each with 2x2 max pooling, then dense layers."""
 
     def __init__(self, side: int, channels: int, dense: tuple[int, ...]) -> None:
         super().__init__()
@@ -58,9 +87,9 @@ class ConvNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Class scores."""
-        x_BCHW = _channels_first(_pool_relu(self.conv1(_blocked(x_BCHW))))
-        x_BCHW = _pool_relu(self.conv2(x_BCHW))
-        scores: Tensor = self.dense(_flat(x_BCHW))
+        x_BCHW = conv_pool_relu(self.conv1, x_BCHW)
+        x_BCHW = conv_pool_relu(self.conv2, x_BCHW)
+        scores: Tensor = self.dense(x_BCHW.flatten(1))
         return scores
 
 
@@ -76,13 +105,13 @@ class CifarNet(nn.Module):
         self.conv2 = nn.Conv2d(32, 32, 3, padding=1)
         self.conv3 = nn.Conv2d(32, 64, 3, padding=1)
         self.conv4 = nn.Conv2d(64, 64, 3, padding=1)
-        self.dense = nn.Linear(64 * (side // 4) ** 2, 10)
+        self.dense = Dense(64 * (side // 4) ** 2, 10)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Class scores."""
-        x_BCHW = _pool_relu(self.conv2(functional.relu(self.conv1(_blocked(x_BCHW)))))
-        x_BCHW = _pool_relu(self.conv4(functional.relu(self.conv3(x_BCHW))))
-        scores: Tensor = self.dense(_flat(x_BCHW))
+        x_BCHW = conv_pool_relu(self.conv2, conv_relu(self.conv1, x_BCHW))
+        x_BCHW = conv_pool_relu(self.conv4, conv_relu(self.conv3, x_BCHW))
+        scores: Tensor = self.dense(x_BCHW.flatten(1))
         return scores
 
 
@@ -106,7 +135,7 @@ class LastWord(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(words, embedding)
         self.lstm = nn.LSTM(embedding, hidden, num_layers=2, batch_first=True)
-        self.dense = nn.Linear(hidden, classes)
+        self.dense = Dense(hidden, classes)
 
     def forward(self, x_BL: Tensor) -> Tensor:
         """Class scores."""
@@ -118,29 +147,8 @@ class LastWord(nn.Module):
 def _dense(*widths: int) -> nn.Sequential:
     layers: list[nn.Module] = []
     for wide, narrow in pairwise(widths):
-        layers += [nn.ReLU(), nn.Linear(wide, narrow)]
+        layers += [nn.ReLU(), Dense(wide, narrow)]
     return nn.Sequential(*layers[1:])
-
-
-def _pool_relu(x_BCHW: Tensor) -> Tensor:
-    if not x_BCHW.is_mkldnn:
-        x_BCHW = x_BCHW.contiguous(memory_format=torch.channels_last)
-    return functional.relu(functional.max_pool2d(x_BCHW, 2))
-
-
-def _blocked(x_BCHW: Tensor) -> Tensor:
-    """In oneDNN's own layout, if that can be used: on CPUs, where no gradient is wanted."""
-    usable = torch.is_inference_mode_enabled() and x_BCHW.device.type == "cpu" and HAS_ONEDNN
-    return x_BCHW.contiguous().to_mkldnn() if usable else x_BCHW
-
-
-def _channels_first(x_BCHW: Tensor) -> Tensor:
-    return x_BCHW if x_BCHW.is_mkldnn else x_BCHW.contiguous()
-
-
-def _flat(x_BCHW: Tensor) -> Tensor:
-    dense_BCHW: Tensor = x_BCHW.to_dense() if x_BCHW.is_mkldnn else x_BCHW
-    return dense_BCHW.flatten(1)
 
 
 def _image(name: str, build: Callable[[], nn.Module], *shape: int) -> ModelSpec:

@@ -5,6 +5,7 @@ other trainings, and in another process of the same machine. Shapes: K clients, 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +18,7 @@ from torch.nn import functional
 from chainfl.errors import InputError, LengthError
 from chainfl.learning.compute import batch_of, borrowed, check_fits, pick_device, side_by_side
 from chainfl.learning.dataset import Rows, Samples
-from chainfl.learning.models import Flat, flatten_into, load_flat
+from chainfl.learning.models import Dense, Flat, flatten_into, load_flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,10 @@ def train(
     with borrowed(model, place) as network:
         load_flat(network, head_D)
         network.train()
-        step = _Step(network, recipe, recipe.rate(round_))
-        for rows in batches(samples.rows, recipe, seed):
-            x, y = batch_of(spec, samples, rows, place)
-            step(functional.cross_entropy(network(x), y))
+        with _steps(network, recipe, recipe.rate(round_)) as step:
+            for rows in batches(samples.rows, recipe, seed):
+                x, y = batch_of(spec, samples, rows, place)
+                step(functional.cross_entropy(network(x), y))
         return flatten_into(network, out_D)
 
 
@@ -169,13 +170,28 @@ def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, de
         return flatten_into(network, None)
 
 
+@contextmanager
+def _steps(network: nn.Module, recipe: Recipe, rate: float) -> Iterator["_Step"]:
+    """Steps of SGD; in plain SGD the dense layers take theirs by themselves."""
+    is_plain = not recipe.momentum and not recipe.proximal
+    own = [module for module in network.modules() if isinstance(module, Dense)] if is_plain else []
+    moved = {id(module.weight) for module in own}
+    for module in own:
+        module.rate = rate
+    try:
+        yield _Step([each for each in network.parameters() if id(each) not in moved], recipe, rate)
+    finally:
+        for module in own:
+            module.rate = None
+
+
 class _Step:
     """One SGD step at a time; holds the momentum and, for FedProx, the head it must stay near."""
 
     __slots__ = ("head", "momentum", "parameters", "proximal", "rate", "speed")
 
-    def __init__(self, network: nn.Module, recipe: Recipe, rate: float) -> None:
-        self.parameters = list(network.parameters())
+    def __init__(self, parameters: list[nn.Parameter], recipe: Recipe, rate: float) -> None:
+        self.parameters = parameters
         self.rate, self.momentum, self.proximal = rate, recipe.momentum, recipe.proximal
         self.head = [parameter.detach().clone() for parameter in self.parameters] if self.proximal else []
         self.speed: list[Tensor] = []
