@@ -189,6 +189,42 @@ def test_everything_can_be_reached_with_the_keyboard(visit: Open) -> None:
     expect(page.locator("details", has_text="Gas").locator("table")).to_be_visible()
 
 
+def test_the_keyboard_passes_charts_by_for_the_table_has_the_same_links(visit: Open) -> None:
+    here = visit()
+    page = here.see(f"#/task/{here.task}")
+
+    page.locator("#theme").focus()
+    stops = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.textContent"))
+
+    assert stops == ["Rounds", "Round 6", "redo round 6"]
+
+
+def test_losses_that_fall_by_decades_have_a_logarithmic_axis(visit: Open, tmp_path: Path) -> None:
+    trained = scene(rounds=9)
+    for _ in range(7):
+        play_plain(trained.net)
+    with serving(trained, tmp_path) as at:
+        here = visit(at=at, task=trained.task)
+        page = here.see(f"#/task/{trained.task}")
+        keep(page, "task-trained")
+
+        expect(page.locator("section", has_text="Loss of the head").last).to_contain_text("logarithmic")
+        ticks = page.locator('svg[aria-label="Loss of the head by round"] text').all_text_contents()
+        assert ticks[:5] == ["1e-4", "0.001", "0.01", "0.1", "1"]
+        assert here.complaints == []
+
+
+def test_the_index_can_be_compared_with_the_chain_from_every_page(visit: Open) -> None:
+    page = visit().see("#/")
+
+    page.locator("footer a", has_text="compare").click()
+
+    expect(page.locator("body")).to_contain_text('"verdict":"ok"')
+
+
 def test_light_and_dark_can_be_changed_and_are_remembered(visit: Open) -> None:
     here = visit(scheme="dark")
     page = here.see("#/")

@@ -1,4 +1,5 @@
 // Charts in plain SVG: a line or stacked bars over rounds, a heat map, bars for shares. Every mark says its value.
+// Marks are links for the mouse; with the keyboard the same links are in the table below, so Tab passes charts by.
 
 import { el, svg, percent, loss } from "./dom.js";
 
@@ -24,18 +25,38 @@ function nice(most) {
   return Array.from({ length: Math.ceil(most / unit - 1e-9) + 1 }, (_, at) => at * unit);
 }
 
+// Values over two decades and more would lie flat on the ground of a plain axis.
+export function isWide(points) {
+  const known = points.map((point) => point.value).filter((value) => value !== null);
+  return known.length > 1 && Math.min(...known) > 0 && Math.max(...known) >= 100 * Math.min(...known);
+}
+
+function plainAxis(values) {
+  const ticks = nice(Math.max(...values));
+  const top = ticks[ticks.length - 1];
+  return { ticks, up: (value) => value / top, text: (tick) => (top >= 1e4 || top < 0.01 ? tick.toExponential(0) : String(+tick.toFixed(4))) };
+}
+
+function wideAxis(values) {
+  const low = Math.floor(Math.log10(Math.min(...values))), high = Math.ceil(Math.log10(Math.max(...values)));
+  const every = Math.ceil((high - low) / 5);
+  const ticks = Array.from({ length: Math.floor((high - low) / every) + 1 }, (_, at) => 10 ** (low + at * every));
+  const text = (tick) => (tick >= 0.001 && tick < 1e5 ? String(+tick.toFixed(4)) : tick.toExponential(0));
+  return { ticks, up: (value) => (Math.log10(value) - low) / (high - low), text };
+}
+
 // points: [{round, value, href, title, mark}], value null where nothing was measured
 export function line(label, points) {
-  const ticks = nice(Math.max(...points.map((point) => point.value ?? 0)));
-  const top = ticks[ticks.length - 1];
-  const y = (value) => H - BOTTOM - (H - TOP - BOTTOM) * (value / top);
+  const values = points.map((point) => point.value).filter((value) => value !== null);
+  const axis = isWide(points) ? wideAxis(values) : plainAxis(values);
+  const y = (value) => H - BOTTOM - (H - TOP - BOTTOM) * axis.up(value);
   const rounds = points.map((point) => point.round);
   const x = scaleX(rounds);
   const known = points.map((point, at) => ({ ...point, at })).filter((point) => point.value !== null);
-  const chart = frame(label, rounds, ticks, y, (tick) => (top >= 1e4 || top < 0.01 ? tick.toExponential(0) : String(+tick.toFixed(4))));
+  const chart = frame(label, rounds, axis.ticks, y, axis.text);
   chart.append(
     svg("polyline", { class: "line", points: known.map((point) => `${x(point.at)},${y(point.value)}`).join(" ") }),
-    ...known.map((point) => svg("a", { href: point.href, "aria-label": point.title },
+    ...known.map((point) => svg("a", { href: point.href, "aria-label": point.title, tabindex: "-1" },
       svg("title", {}, point.title), svg("circle", { class: `dot ${point.mark ?? ""}`, cx: x(point.at), cy: y(point.value), r: 6 }))));
   return chart;
 }
@@ -54,10 +75,11 @@ export function stack(label, columns, text) {
   columns.forEach((column, at) => {
     let base = H - BOTTOM;
     const bars = column.parts.map((part, kind) => {
-      base -= height(part);
-      return svg("rect", { class: `bar ${column.mark ?? kinds[kind]}`, x: x(at) - width / 2, y: base, width, height: height(part) });
+      const tall = Math.max(height(part), column.mark ? 3 : 0); // a marked round is seen also where it paid nothing
+      base -= tall;
+      return svg("rect", { class: `bar ${column.mark || kinds[kind]}`, x: x(at) - width / 2, y: base, width, height: tall });
     });
-    chart.append(svg("a", { href: column.href, "aria-label": column.title }, svg("title", {}, column.title), bars));
+    chart.append(svg("a", { href: column.href, "aria-label": column.title, tabindex: "-1" }, svg("title", {}, column.title), bars));
   });
   return chart;
 }
@@ -68,7 +90,7 @@ export function legend(names) {
       svg("rect", { class: `bar ${kind}`, width: 12, height: 12, rx: 2 })), name)));
 }
 
-// Validators by workers. Darker is a higher score; every column's workers are links.
+// Validators by workers. The stronger the colour, the higher the score; every column's workers are links.
 export function heat(scores, head, cellLink) {
   const show = { loss: (text) => loss(Number(text) / 1e12), distance: (text) => Number(text).toExponential(1), vouch: (text) => (text === "1" ? "yes" : "no") }[scores.kind];
   const numbers = scores.validators.flatMap((row) => row.entries).filter((entry) => entry !== null).map(Number);

@@ -1,7 +1,7 @@
 // The pages: what is asked of the API, and how it is shown. Each returns { crumbs, content }.
 
 import { all, get, Problem } from "./api.js";
-import { bars, heat, legend, line, stack } from "./charts.js";
+import { bars, heat, isWide, legend, line, stack } from "./charts.js";
 import { card, chip, chips, clock, count, el, eth, ether, facts, hash, loss, percent, short, table, tag, tone, when } from "./dom.js";
 
 const taskLink = (task) => `#/task/${task}`;
@@ -89,10 +89,10 @@ function taskCharts(task, rounds) {
     mark: one.outcome === "void" ? "void" : "", title: `round ${one.round} (${one.outcome}): ${eth(one.paid)}`,
   }));
   return el("div", { class: "pair" },
-    card("Loss of the head", "What the committee measured on its own data before each round. Lower is better; red: a lie was proven.",
+    card("Loss of the head", `What the committee measured on its own data before each round. Lower is better; red: a lie was proven.${isWide(losses) ? " The axis is logarithmic." : ""}`,
       losses.some((point) => point.value !== null) ? line("Loss of the head by round", losses) : el("p", { class: "quiet" }, "No round has been scored yet.")),
     card("Rewards", "What each round paid to workers, committee and miner, in ETH.", stack("Rewards by round", pay, (tick) => String(+tick.toFixed(6))),
-      legend([["final or open", ""], ["void", "void"]])));
+      rounds.some((one) => one.outcome === "void") ? legend([["final or open", ""], ["void", "void"]]) : null));
 }
 
 function roundTable(task, rounds, verdicts) {
@@ -104,9 +104,9 @@ function roundTable(task, rounds, verdicts) {
     cells: [
       el("a", { href: roundLink(task.task, one.round) }, `Round ${one.round}`),
       one.outcome === "open" ? tag("open", one.phase) : tag(one.outcome), loss(one.head_loss), `${one.included} of ${one.revealed}`,
-      one.lies ? tag("lie", `${plural(one.lies, "lie")}, ${plural(one.attempts, "attempt")}`) : plural(one.attempts, "attempt"),
+      one.lies ? tag("lie", `${plural(one.lies, "lie")}, ${plural(one.attempts, "attempt")}`) : one.attempts ? plural(one.attempts, "attempt") : "none",
       ether(one.paid), one.slashed === "0" ? "0" : ether(one.slashed), count(one.gas),
-      verdicts.has(one.round) ? tag(verdicts.get(one.round)) : el("span", { class: "quiet" }, "not yet"),
+      verdicts.has(one.round) ? tag(verdicts.get(one.round)) : el("a", { href: roundLink(task.task, one.round), "aria-label": `redo round ${one.round}` }, "redo"),
     ],
   }));
   return rows.length ? table("Rounds", columns, rows) : el("p", { class: "quiet" }, "The first draw waits for enough participants.");
@@ -245,7 +245,8 @@ function auditView(audit) {
       el("span", { class: "n" }, String(finding.number)), el("span", {}, finding.check), el("span", {}, tag(finding.verdict)),
       el("span", { class: "why" }, finding.verdict === "ok" ? okText(finding) : `expected ${finding.expected}; found ${finding.found}`)))),
     audit.challenge ? el("p", { class: "error" }, `The standing proposal is wrong at parameter ${audit.challenge.position}: anyone can prove it now.`) : null,
-    bad.length ? null : el("p", { class: "hint" }, "Do not take this server's word for it: chainfl audit verify does the same on your machine."),
+    bad.length ? null : el("p", { class: "hint own" }, "Do not take this server's word for it. The same on your machine: ",
+      el("code", {}, `chainfl audit verify --task ${audit.task} --round ${audit.round} --store …`)),
   ].filter(Boolean);
 }
 
@@ -292,8 +293,8 @@ function updateState(block, update) {
 
 function scoresCard(block, who) {
   const hints = {
-    loss: "Each validator's loss of each worker's update, on its own data. Darker is worse; the first column is its loss of the head.",
-    distance: "Squared distance of each worker's update from the validator's own. Darker is farther.",
+    loss: "Each validator's loss of each worker's update, on its own data. The stronger the colour, the worse; the first column is its loss of the head.",
+    distance: "Squared distance of each worker's update from the validator's own. The stronger the colour, the farther.",
     vouch: "Whether the validator had the update's bytes and they were right.",
   };
   return card("Scores", hints[block.scores.kind], heat(block.scores, "head", (person) => who(person, "", " ")));
