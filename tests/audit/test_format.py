@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+import requests
 
 from chainfl.audit.bundle import (
     EVIDENCE,
@@ -20,6 +21,7 @@ from chainfl.codec import car, rlp
 from chainfl.codec.cid import CID_BYTES, Cid, Codec
 from chainfl.errors import BlobNotFoundError, BlobTooLargeError, BundleError, StoreError, WrongBytesError
 from chainfl.types import Address
+from tests.store.ipfs_node import ipfs_node
 
 VECTORS = Path(__file__).resolve().parents[1] / "vectors" / "bundle.json"
 COLUMNS: dict[str, list[str]] = json.loads(VECTORS.read_text())
@@ -147,6 +149,18 @@ def test_a_refused_bundle_leaves_nothing_behind_and_an_old_one_as_it_was(tmp_pat
 
     assert list(tmp_path.iterdir()) == [out]
     assert out.read_bytes() == b"old"
+
+
+def test_an_ipfs_daemon_imports_a_bundle(tmp_path: Path, require: Callable[[str], Path]) -> None:
+    row, program = ROWS[0], require("ipfs")
+    file = {"file": ("b.car", data_of(row["car"]), "application/octet-stream")}
+
+    with ipfs_node(program, tmp_path) as node:
+        url = f"http://127.0.0.1:{node.address.rsplit('/', 1)[1]}/api/v0/dag/import?pin-roots=false"
+        assert requests.post(url, files=file, timeout=30).status_code == 200
+
+        for blob in cut(data_of(row["blobs"]), 50):
+            assert node.store.get(Cid.of(blob, Codec.RAW), 50) == blob
 
 
 # Contents that are well-named but not in the one right form
