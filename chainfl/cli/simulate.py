@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from chainfl.sim.experiment import Experiment
     from chainfl.sim.people import Engine
     from chainfl.sim.run import RoundFacts
+    from chainfl.sim.selfish import Course, Stage
+    from chainfl.sim.selfish_dir import SelfishPlan
     from chainfl.sim.setting import Setting
 
 _Tick = Callable[["RoundFacts"], None]
@@ -114,7 +116,11 @@ def simulate(
             )
         return _resume(resume, data, engine, as_json)
     if preset_name is not None and preset_name.startswith("varsel-"):
-        return _selfish(preset_name, people, data, changes, as_json)
+        if faithful or engine != "local":
+            raise InputError(
+                f"preset {preset_name} has no place for --{'faithful' if faithful else 'engine'}"
+            )
+        return _selfish(preset_name, people, data, folder, changes, as_json)
     experiment = _experiment(preset_name, people, changes)
     return _simulate(experiment, data, faithful, engine, folder, as_json)
 
@@ -154,9 +160,12 @@ def _simulate(
 
 
 def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
-    from chainfl.sim import rundir
+    from chainfl.sim import rundir, selfish_dir
     from chainfl.sim.setting import set_up
 
+    selfish = selfish_dir.read_plan(folder)
+    if selfish is not None:
+        return _resume_selfish(folder, selfish, data, as_json)
     with _engine(engine) as train:
         started, plan = time.perf_counter(), rundir.read_plan(folder)
         blobs = _blobs(folder) if plan.faithful else None
@@ -226,20 +235,50 @@ def _replay(trace: Path, people: Path, store: str | None, data: str | None, as_j
 
 
 def _selfish(
-    preset_name: str, people: str | None, data: str | None, changes: dict[str, Any], as_json: bool
+    preset_name: str,
+    people: str | None,
+    data: str | None,
+    folder: Path | None,
+    changes: dict[str, Any],
+    as_json: bool,
 ) -> int:
     """An experiment of selfish learning; `--rule` names the method."""
-    from chainfl.sim.selfish import play_selfish, selfish_with, set_stage
+    from chainfl.sim import selfish_dir
+    from chainfl.sim.selfish import first_course, selfish_with, set_stage
 
     started = time.perf_counter()
     experiment = selfish_with(preset_name, changes | {"clients": _number(people)})
-    facts = []
-    for one in play_selfish(set_stage(experiment, data)):
+    stage = set_stage(experiment, data)
+    if folder is not None:
+        selfish_dir.start(folder, selfish_dir.SelfishPlan(experiment, data))
+    return _play_selfish(stage, first_course(experiment), folder, started, as_json)
+
+
+def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, as_json: bool) -> int:
+    from chainfl.sim import selfish_dir
+    from chainfl.sim.selfish import set_stage
+
+    started, stage = time.perf_counter(), set_stage(plan.experiment, data or plan.data)
+    course = selfish_dir.restore(folder, plan.experiment)
+    narrate(f"{folder}: {len(course.facts)} of {plan.experiment.rounds} rounds were played")
+    return _play_selfish(stage, course, folder, started, as_json)
+
+
+def _play_selfish(
+    stage: "Stage", course: "Course", folder: Path | None, started: float, as_json: bool
+) -> int:
+    from chainfl.sim import selfish_dir
+    from chainfl.sim.selfish import play_selfish
+
+    experiment = stage.experiment
+    for one in play_selfish(stage, course):
+        if folder is not None:
+            selfish_dir.keep(folder, course)
         narrate(
             f"round {one.round}/{experiment.rounds}: internal accuracy {one.accuracy:.4f}, "
             f"{one.external} external clients with {one.external_share:.2f} of the model"
         )
-        facts.append(one)
+    facts = course.facts
     last = [one.accuracy for one in facts[-5:]]
     metrics: dict[str, object] = {
         "experiment": asdict(experiment),
@@ -249,6 +288,8 @@ def _selfish(
         "model_root": facts[-1].model_root,
         "rounds": [one.as_plain() for one in facts],
     }
+    if folder is not None:
+        metrics["run"] = str(folder)
     answer = report("simulate-selfish", metrics, seed=experiment.seed, seconds=time.perf_counter() - started)
     return finish(
         answer,

@@ -5,10 +5,10 @@ be killed at any moment and goes on from the last round that was written.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from chainfl.codec import merkle
 from chainfl.codec.vector import Vector, from_bytes, to_bytes
@@ -19,12 +19,15 @@ from chainfl.sim.experiment import Experiment, as_plain, from_plain
 from chainfl.sim.plain import pack, unpack
 from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.run import RoundFacts, head_of
+from chainfl.sim.selfish import SelfishFacts
 from chainfl.sim.setting import TASK, Setting
 
 EXPERIMENT: Final = "experiment.json"
 METRICS: Final = "metrics.jsonl"
 CHECKPOINT: Final = "checkpoint.json"
 BLOBS: Final = "blobs"
+
+Facts = TypeVar("Facts", RoundFacts, SelfishFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,14 @@ class Plan:
 
 
 def start(folder: Path, plan: Plan) -> None:
-    """Make the folder of a new run.
+    """Make the folder of a new run."""
+    open_folder(
+        folder, {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
+    )
+
+
+def open_folder(folder: Path, plain: Mapping[str, Any]) -> None:
+    """Make a folder that says what is run in it.
 
     Raises:
         InputError: there is a run in it already, or it cannot be written.
@@ -46,8 +56,7 @@ def start(folder: Path, plan: Plan) -> None:
         raise InputError(f"{folder} holds a run: go on with --resume {folder}, or name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        plain = {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
-        _write(folder / EXPERIMENT, json.dumps(plain, indent=2) + "\n")
+        write_whole(folder / EXPERIMENT, json.dumps(plain, indent=2) + "\n")
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -58,7 +67,7 @@ def read_plan(folder: Path) -> Plan:
     Raises:
         InputError: there is no run in it, or its file is damaged.
     """
-    plain = _read_json(folder / EXPERIMENT, "no run is in this folder")
+    plain = read_json(folder / EXPERIMENT, "no run is in this folder")
     if not isinstance(plain, dict) or not {"experiment", "faithful", "data"} <= plain.keys():
         raise InputError(f"{folder / EXPERIMENT} is damaged: start the run again")
     return Plan(from_plain(plain["experiment"]), bool(plain["faithful"]), plain["data"])
@@ -71,7 +80,7 @@ def keep(folder: Path, setting: Setting, facts: Sequence[RoundFacts]) -> None:
         lines.write(json.dumps(one.as_plain()) + "\n")
     head = f"head-{one.round}.bin"
     if isinstance(setting.net, QuickNetwork):
-        _write(folder / head, to_bytes(head_of(setting)))
+        write_whole(folder / head, to_bytes(head_of(setting)))
     state = {
         "round": one.round,
         "head": head,
@@ -81,7 +90,12 @@ def keep(folder: Path, setting: Setting, facts: Sequence[RoundFacts]) -> None:
         "registry": pack(chain.world.registry),
         "task": pack(setting.net.task),
     }
-    _write(folder / CHECKPOINT, json.dumps(state))
+    write_whole(folder / CHECKPOINT, json.dumps(state))
+    forget_other_heads(folder, head)
+
+
+def forget_other_heads(folder: Path, head: str) -> None:
+    """Only the checkpoint's model is kept."""
     for old in folder.glob("head-*.bin"):
         if old.name != head:
             old.unlink()
@@ -96,7 +110,7 @@ def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
     if not (folder / CHECKPOINT).exists():
         (folder / METRICS).unlink(missing_ok=True)
         return []
-    state = _read_json(folder / CHECKPOINT, "there is no checkpoint")
+    state = read_json(folder / CHECKPOINT, "there is no checkpoint")
     chain, net = setting.net.chain, setting.net
     try:
         task, registry = unpack(Task, state["task"]), unpack(Registry, state["registry"])
@@ -109,34 +123,40 @@ def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
         raise InputError(f"{folder}: the checkpoint is of another experiment than {EXPERIMENT}")
     chain.world.tasks[TASK], chain.world.registry = task, registry
     if isinstance(net, QuickNetwork):
-        net.head = _read_head(folder / head, task)
-    return _read_facts(folder / METRICS, round_)
+        net.head = read_head(folder / head, task.config.dimension, task.head_root)
+    return read_facts(folder / METRICS, round_, RoundFacts)
 
 
-def _read_head(path: Path, task: Task) -> Vector:
+def read_head(path: Path, size: int, root: bytes) -> Vector:
+    """The checkpoint's model.
+
+    Raises:
+        InputError: it cannot be read, or is another.
+    """
     try:
-        head_D = from_bytes(path.read_bytes(), task.config.dimension)
+        head_D = from_bytes(path.read_bytes(), size)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}: the run cannot go on") from None
-    if merkle.root(head_D) != task.head_root:
+    if merkle.root(head_D) != root:
         raise InputError(f"{path} is damaged: its root is not the head's")
     return head_D
 
 
-def _read_facts(path: Path, rounds: int) -> list[RoundFacts]:
+def read_facts(path: Path, rounds: int, kind: type[Facts]) -> list[Facts]:
     """The lines up to the checkpoint's round; what was written after it is played again."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()[:rounds]
-        facts = [RoundFacts(**json.loads(line)) for line in lines]
+        facts = [kind(**json.loads(line)) for line in lines]
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     if [one.round for one in facts] != list(range(1, rounds + 1)):
         raise InputError(f"{path} is damaged: it does not hold rounds 1 to {rounds}")
-    _write(path, "".join(line + "\n" for line in lines))
+    write_whole(path, "".join(line + "\n" for line in lines))
     return facts
 
 
-def _read_json(path: Path, missing: str) -> Any:
+def read_json(path: Path, missing: str) -> Any:
+    """What a JSON file holds; `missing` is said where there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -145,7 +165,7 @@ def _read_json(path: Path, missing: str) -> Any:
         raise InputError(f"{path} is damaged: {error}") from None
 
 
-def _write(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Whole or not at all."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -225,22 +225,40 @@ def tests_like(dataset: Dataset, own: Samples) -> Samples:
     return Samples(dataset.x_test, dataset.y_test, np.flatnonzero(np.isin(dataset.y_test, held)))
 
 
-def play_selfish(stage: Stage) -> Iterator[SelfishFacts]:
-    """Round after round: the method's step, exactly combined, tested on what the internal clients care for."""
+@dataclass(slots=True)
+class Course:
+    """How far a run has come: the head, and what each round showed."""
+
+    head: Vector
+    facts: list[SelfishFacts] = field(default_factory=list)
+
+
+def first_course(experiment: Selfish) -> Course:
+    """Before the first round."""
+    return Course(encode(initial_flat(experiment.model, experiment.seed), experiment.scale))
+
+
+def play_selfish(stage: Stage, course: Course | None = None) -> Iterator[SelfishFacts]:
+    """The rounds that are left: the method's step, exactly combined, tested on what the internal clients care for.
+
+    `course` moves on with every round; without it the run starts anew.
+    """
     experiment = stage.experiment
-    head = encode(initial_flat(experiment.model, experiment.seed), experiment.scale)
-    for round_ in range(1, experiment.rounds + 1):
+    course = first_course(experiment) if course is None else course
+    for round_ in range(len(course.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
-        step = METHODS[experiment.method](stage, decode(head, experiment.scale), round_)
-        head = combine_parts(step.models, step.parts, experiment.scale)
-        yield SelfishFacts(
+        step = METHODS[experiment.method](stage, decode(course.head, experiment.scale), round_)
+        course.head = combine_parts(step.models, step.parts, experiment.scale)
+        one = SelfishFacts(
             round_,
-            merkle.root(head).hex(),
-            internal_accuracy(stage, decode(head, experiment.scale), round_),
+            merkle.root(course.head).hex(),
+            internal_accuracy(stage, decode(course.head, experiment.scale), round_),
             step.external,
             float(sum(step.parts[experiment.internal :])),
             time.perf_counter() - started,
         )
+        course.facts.append(one)
+        yield one
 
 
 def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: int) -> Vector:

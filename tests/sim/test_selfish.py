@@ -1,13 +1,24 @@
 """VaRSeL and its rivals on small shards: they run, repeat, and VaRSeL serves the internal clients best."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
-from chainfl.sim.selfish import METHODS, SELFISH, Selfish, play_selfish, sampling_chances, set_stage
+from chainfl.sim import rundir, selfish_dir
+from chainfl.sim.selfish import (
+    METHODS,
+    SELFISH,
+    Selfish,
+    first_course,
+    play_selfish,
+    sampling_chances,
+    set_stage,
+)
 
 SMALL = Selfish(clients=20, internal=2, budget=5, rounds=2, seed=2)
 
@@ -55,6 +66,55 @@ def test_sampling_chances_add_up_to_the_budget_and_never_exceed_one() -> None:
 def test_an_impossible_stage_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         replace(SMALL, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["varsel", "per-fl"])
+def test_a_resumed_run_ends_with_the_same_model_and_metrics_as_an_uninterrupted_one(
+    tmp_path: Path, method: str
+) -> None:
+    experiment = replace(SMALL, method=method, rounds=3)
+    whole = list(play_selfish(set_stage(experiment)))
+    selfish_dir.start(tmp_path, selfish_dir.SelfishPlan(experiment, None))
+    stopped = first_course(experiment)
+    for _ in zip(range(2), play_selfish(set_stage(experiment), stopped), strict=False):
+        selfish_dir.keep(tmp_path, stopped)
+    with (tmp_path / rundir.METRICS).open("a") as lines:
+        lines.write('{"round": 3, "half a li')
+
+    plan = selfish_dir.read_plan(tmp_path)
+    assert plan is not None
+    course = selfish_dir.restore(tmp_path, plan.experiment)
+    assert len(course.facts) == 2
+    for _ in play_selfish(set_stage(plan.experiment), course):
+        selfish_dir.keep(tmp_path, course)
+
+    assert plan.experiment == experiment
+    assert [replace(facts, seconds=0) for facts in course.facts] == [
+        replace(facts, seconds=0) for facts in whole
+    ]
+    assert len((tmp_path / rundir.METRICS).read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda folder: (folder / "head-1.bin").write_bytes(bytes(4 * 7850)), "its root is not the head's"),
+        (lambda folder: (folder / "checkpoint.json").write_text("[]"), "damaged"),
+        (lambda folder: (folder / "metrics.jsonl").write_text(""), "damaged"),
+    ],
+)
+def test_a_damaged_folder_of_a_selfish_run_is_refused_by_name(
+    tmp_path: Path, damage: Callable[[Path], object], says: str
+) -> None:
+    experiment = replace(SMALL, rounds=1, method="local")
+    selfish_dir.start(tmp_path, selfish_dir.SelfishPlan(experiment, None))
+    course = first_course(experiment)
+    for _ in play_selfish(set_stage(experiment), course):
+        selfish_dir.keep(tmp_path, course)
+    damage(tmp_path)
+
+    with pytest.raises(InputError, match=says):
+        selfish_dir.restore(tmp_path, experiment)
 
 
 def test_the_presets_stand() -> None:

@@ -75,6 +75,8 @@ def test_people_get_a_table_and_progress_on_stderr(capsys: pytest.CaptureFixture
         (["--hostile", "2"], "0…1"),
         (["--preset", "varsel-none"], "no preset is called 'varsel-none'"),
         (["--preset", "varsel-small", "--hostile", "0.1"], "no place for --hostile"),
+        (["--preset", "varsel-small", "--faithful"], "no place for --faithful"),
+        (["--preset", "varsel-small", "--engine", "ray"], "no place for --engine"),
     ],
 )
 def test_bad_input_is_one_clear_line(
@@ -95,6 +97,18 @@ def test_selfish_learning_runs_by_preset_with_its_method_as_rule(capsys: pytest.
     assert code == 0
     assert told["schema"] == "chainfl/simulate-selfish/1"
     assert [one["external"] for one in told["metrics"]["rounds"]] == [0, 0]
+
+
+def test_a_selfish_run_is_kept_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "run")
+    _, first = answer(capsys, "--preset", "varsel-small", "--rounds", "2", "--rule", "local", "--run", folder)
+    (tmp_path / "run" / "checkpoint.json").unlink()
+
+    code, again = answer(capsys, "--resume", folder)
+
+    assert code == 0
+    assert again["metrics"]["model_root"] == first["metrics"]["model_root"]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
 
 
 def test_presets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,92 @@
+"""The folder of a selfish run: the same files as any run's; it too can be killed and goes on where it stopped."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from chainfl.codec.vector import to_bytes
+from chainfl.errors import InputError
+from chainfl.learning.train import Recipe
+from chainfl.sim.rundir import (
+    CHECKPOINT,
+    EXPERIMENT,
+    METRICS,
+    forget_other_heads,
+    open_folder,
+    read_facts,
+    read_head,
+    read_json,
+    write_whole,
+)
+from chainfl.sim.selfish import Course, Selfish, SelfishFacts, first_course
+
+KEY: Final = "selfish"
+
+
+@dataclass(frozen=True, slots=True)
+class SelfishPlan:
+    """What the folder says of its run."""
+
+    experiment: Selfish
+    data: str | None
+
+
+def start(folder: Path, plan: SelfishPlan) -> None:
+    """Make the folder of a new run.
+
+    Raises:
+        InputError: there is a run in it already, or it cannot be written.
+    """
+    open_folder(folder, {KEY: asdict(plan.experiment), "data": plan.data})
+
+
+def read_plan(folder: Path) -> SelfishPlan | None:
+    """What is run in this folder; None where it is no selfish run.
+
+    Raises:
+        InputError: there is no run in it, or its file is damaged.
+    """
+    plain = read_json(folder / EXPERIMENT, "no run is in this folder")
+    if not isinstance(plain, dict) or KEY not in plain:
+        return None
+    return SelfishPlan(_experiment(plain[KEY]), plain.get("data"))
+
+
+def keep(folder: Path, course: Course) -> None:
+    """Write down the newest round and the head after it."""
+    one = course.facts[-1]
+    with (folder / METRICS).open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(one.as_plain()) + "\n")
+    head = f"head-{one.round}.bin"
+    write_whole(folder / head, to_bytes(course.head))
+    state = {"round": one.round, "head": head, "root": one.model_root}
+    write_whole(folder / CHECKPOINT, json.dumps(state))
+    forget_other_heads(folder, head)
+
+
+def restore(folder: Path, experiment: Selfish) -> Course:
+    """Where the run stopped.
+
+    Raises:
+        InputError: the checkpoint is damaged.
+    """
+    course = first_course(experiment)
+    if not (folder / CHECKPOINT).exists():
+        (folder / METRICS).unlink(missing_ok=True)
+        return course
+    state = read_json(folder / CHECKPOINT, "there is no checkpoint")
+    try:
+        round_, head, root = int(state["round"]), str(state["head"]), bytes.fromhex(state["root"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
+    model = read_head(folder / head, len(course.head), root)
+    return Course(model, read_facts(folder / METRICS, round_, SelfishFacts))
+
+
+def _experiment(plain: Mapping[str, Any]) -> Selfish:
+    try:
+        return Selfish(**{**plain, "recipe": Recipe(**plain["recipe"])})
+    except (TypeError, KeyError) as error:
+        raise InputError(f"this is no selfish experiment: {error}") from None
