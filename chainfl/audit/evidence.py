@@ -18,6 +18,7 @@ from chainfl.types import Address, Digest
 
 MAX_HEADER_BYTES = 1 << 16
 MAX_RECEIPTS_BYTES = 1 << 26
+MAX_RECEIPTS = 1 << 16
 MAX_ACCOUNT_BYTES = 1 << 18
 
 DecodeLog = Callable[[Sequence[bytes], bytes], Event | None]
@@ -141,7 +142,7 @@ def read_logs(header: Header, encoded: bytes) -> Iterator[Log]:
         BundleError: the receipts are not those that the header names.
     """
     with _naming(f"receipts of block {header.number}"):
-        receipts = [rlp.as_bytes(receipt) for receipt in rlp.decode_list(encoded)]
+        receipts = rlp.decode_strings(encoded, MAX_RECEIPTS)
         found = trie.ordered_root(receipts)
         if found != header.receipts_root:
             raise BundleError(f"their root is {_hex(found)}, the header says {_hex(header.receipts_root)}")
@@ -169,7 +170,7 @@ def read_history(
             event = decode_log(told.topics, told.data)
             if told.emitter == task and event is not None:
                 log.append(LoggedEvent(event, header.number))
-            elif isinstance(event, TaskCreated) and event.task == task:
+            elif isinstance(event, TaskCreated) and event.task == task and header.number == chain.first:
                 created = event
     if next(receipts, None) is not None:
         raise BundleError("receipts: there are more than the headers ask for")

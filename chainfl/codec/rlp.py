@@ -60,6 +60,24 @@ def decode_list(data: bytes) -> Sequence[Value]:
     return as_list(decode(data))
 
 
+def decode_strings(data: bytes, most: int) -> list[bytes]:
+    """Read a list of byte strings that fills the bytes, without looking into them; at most so many.
+
+    Raises:
+        RlpError: the bytes are anything else; nothing is built from more than `most` of them.
+    """
+    start, stop = _extent(data, 0, len(data), _LIST) if data[:1] >= bytes((_LIST,)) else (0, 0)
+    if not data or stop != len(data):
+        _refuse(stop, "a list of byte strings is expected")
+    found: list[bytes] = []
+    while start < stop:
+        if data[start] >= _LIST or len(found) == most:
+            _refuse(start, f"only byte strings, and at most {most} of them, are expected")
+        value, start = _value(data, start, stop, 1)
+        found.append(as_bytes(value))
+    return found
+
+
 def as_bytes(value: Value) -> bytes:
     """A value that has to be a byte string."""
     if not isinstance(value, bytes):

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from chainfl.audit import evidence
 from chainfl.audit.bundle import EVIDENCE, LISTS, Bundle, Subject, begin_bundle, open_bundle
 from chainfl.audit.verify import Verdict
+from chainfl.chain import evidence as endpoint
 from chainfl.chain.rpc import open_rpc
 from chainfl.cli.app import run
 from chainfl.codec import car, cbor, rlp
@@ -477,6 +478,20 @@ def test_forged_evidence_is_found_and_named(
     with pytest.raises(BundleError, match=rf"({named})"):
         verify_bundle(tmp_path / "forged.car", played.hash)
     assert what
+
+
+def test_a_bundle_that_starts_before_the_creation_is_refused(played: History, tmp_path: Path) -> None:
+    held, w3 = contents(played.bundle), played.chain.w3
+    before = held.subject.created - 1
+    (header,) = endpoint.headers(w3, before, before)
+    root = evidence.read_header(header).receipts_root
+    held.items["headers"].insert(0, header)
+    held.items["receipts"][:1] = endpoint.receipts(w3, [(before, root)])
+    say(created=before)(held)
+    write(held, tmp_path / "forged.car")
+
+    with pytest.raises(BundleError, match=f"did not create task {played.address} in block {before}"):
+        verify_bundle(tmp_path / "forged.car", played.hash)
 
 
 def test_a_bundle_taken_apart_and_put_together_is_the_same(played: History, tmp_path: Path) -> None:

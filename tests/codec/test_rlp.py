@@ -99,3 +99,25 @@ def test_a_stream_that_ends_within_a_value_is_refused() -> None:
 def test_a_value_that_announces_too_much_is_refused_before_it_is_held() -> None:
     with pytest.raises(RlpError, match="at most 100 are read"):
         list(rlp.items([b"\xbf" + b"\xff" * 8, b"x"], 100))
+
+
+@given(st.lists(st.binary(max_size=70), max_size=6))
+def test_a_list_of_strings_is_read_without_looking_into_them(values: list[bytes]) -> None:
+    assert rlp.decode_strings(rlp.encode(values), 6) == values
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "a list of byte strings is expected"),
+        (b"\x83abc", "a list of byte strings is expected"),
+        (b"\xc1a\x00", "a list of byte strings is expected"),
+        (b"\xc2a\xc0", "byte 2: only byte strings"),
+        (b"\xc4abcd", "byte 4: .*at most 3"),
+        (b"\xf8", "ends early"),
+        (b"\xc2\x81a", "shortest form"),
+    ],
+)
+def test_other_lists_are_refused_before_much_is_built(data: bytes, why: str) -> None:
+    with pytest.raises(RlpError, match=why):
+        rlp.decode_strings(data, 3)
