@@ -4,6 +4,8 @@ import json
 import logging
 import sys
 
+from chainfl.errors import InputError
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per record; `extra={"facts": …}` adds what machines want to know besides."""
@@ -19,8 +21,17 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(plain | getattr(record, "facts", {}))
 
 
-def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
-    """Send our own logs to stderr; libraries speak up only when something is wrong."""
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+
+def set_up_logs(*, as_json: bool, level: str = "info") -> None:
+    """Send our own logs to stderr; libraries speak up only when something is wrong.
+
+    Raises:
+        InputError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise InputError(f"log level {level!r}: there are {', '.join(LEVELS)}")
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname).1s %(message)s", "%H:%M:%S")
     handler.setFormatter(JsonFormatter() if as_json else text)
@@ -28,4 +39,4 @@ def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     for name in ("chainfl", "services"):
-        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).setLevel(LEVELS[level])

@@ -42,13 +42,23 @@ def node() -> None:
 
 @node.command(
     epilog="Example: chainfl node run --rpc-url http://127.0.0.1:8545 --task 0x… --keystore key.json "
-    "--password-file pass --store dir:./store --dataset npz:mine.npz"
+    "--password-file pass --store dir:./store --dataset npz:mine.npz. One key in three processes, each with "
+    "its own --home: --role worker, --role validator, --role miner."
 )
 @click.option("--settings", type=click.Path(path_type=Path), help="TOML file with settings.")
-@click.option("--role", type=click.Choice(DUTIES), default="all", help="Play only this role's part.")
+@click.option(
+    "--role",
+    type=click.Choice(DUTIES),
+    default="all",
+    show_default=True,
+    help="Play only this role's part; somebody else plays the others for this key, or its silence costs stake.",
+)
 @setting_options
 def run(settings: Path | None, role: str, **flags: Any) -> int:
-    """Play whatever role the round gives this key, until the task ends or the process is told to stop."""
+    """Play whatever role the round gives this key, until the task ends or the process is told to stop.
+
+    Settings are flags over environment (CHAINFL_RPC_URL for --rpc-url, …) over the file of --settings.
+    """
     from chainfl.roles.turn import Duty
     from services.logs import set_up_logs
     from services.node.serve import persist, serve
@@ -57,7 +67,7 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     from services.node.wiring import build_node, meet, open_key
 
     chosen = load_settings(flags, settings)
-    set_up_logs(as_json=chosen.json_logs)
+    set_up_logs(as_json=chosen.json_logs, level=chosen.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

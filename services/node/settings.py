@@ -47,6 +47,7 @@ class NodeSettings(BaseSettings):
     poll_seconds: float = Field(
         0.5, description="longest pause between looks at the chain; shorter while much happens"
     )
+    log_level: str = Field("info", description="how much to log: debug, info, warning")
     json_logs: bool = Field(False, description="one JSON object per log line")
     status_port: int | None = Field(None, description="serve /health and /metrics on this loopback port")
 

@@ -20,7 +20,7 @@ from chainfl.chain.keys import LocalSigner
 from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.reader import TaskReader, as_address
 from chainfl.chain.rpc import open_rpc
-from chainfl.chain.send import Sender
+from chainfl.chain.send import Sender, SendSettings
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
@@ -42,12 +42,16 @@ class Crashes:
         self._file = file
         self.plan = json.loads(file.read_text())
         self.sending = ""
+        self.round = 0
 
     def at(self, place: str) -> None:
-        """Die here, if the plan says so, having struck the place off."""
-        if place not in self.plan["crashes"]:
+        """Die here, if the plan says so (in any round, or in this one), having struck the place off."""
+        named = next(
+            (each for each in (place, f"{self.round} {place}") if each in self.plan["crashes"]), None
+        )
+        if named is None:
             return
-        self.plan["crashes"].remove(place)
+        self.plan["crashes"].remove(named)
         self.plan["crashed"].append(place)
         draft = self._file.with_suffix(".part")
         draft.write_text(json.dumps(self.plan))
@@ -69,6 +73,7 @@ class CrashingJournal:
 
     def _around(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
+            self._crashes.round = values[0]
             self._crashes.at(f"{JOURNALLED[name]}: before journal")
             answer = real(*values)
             self._crashes.at(f"{JOURNALLED[name]}: after journal")
@@ -89,6 +94,7 @@ class CrashingLedger(ChainLedger):
         crashes: Crashes = super().__getattribute__("crashes")
 
         def call(*values: Any) -> Any:
+            crashes.round = values[0]
             crashes.at(f"{name}: before send")
             crashes.sending = name
             answer = real(*values)
@@ -106,7 +112,8 @@ def main(file: Path) -> None:
     set_up_logs(as_json=False)
     w3 = open_rpc(plan["rpc_url"])
     signer = LocalSigner(Account.from_key(Path(plan["secret_file"]).read_bytes()))
-    sender = Sender(w3, signer, plan["chain_id"])
+    confirmations = plan.get("confirmations", 0)
+    sender = Sender(w3, signer, plan["chain_id"], SendSettings(confirmations))
     broadcast = w3.eth.send_raw_transaction
 
     def send_and_die(raw: bytes) -> Any:
@@ -116,7 +123,8 @@ def main(file: Path) -> None:
 
     w3.eth.send_raw_transaction = send_and_die  # type: ignore[method-assign,assignment]
     task = as_address(plan["task"])
-    ledger = CrashingLedger(w3, sender, TaskReader(w3, task, plan["chain_id"], plan["from_block"]), task)
+    reader = TaskReader(w3, task, plan["chain_id"], plan["from_block"], confirmations)
+    ledger = CrashingLedger(w3, sender, reader, task)
     ledger.crashes = crashes
     journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
     store = open_store(plan["store"])
@@ -124,7 +132,8 @@ def main(file: Path) -> None:
     (Path(plan["home"]) / READY).touch()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    serve(Node(participant, ledger, lambda *_: None), Duty.ALL, stop, poll_seconds=0.1)
+    duty = Duty(plan.get("duty", Duty.ALL.value))
+    serve(Node(participant, ledger, lambda *_: None), duty, stop, poll_seconds=0.1)
 
 
 if __name__ == "__main__":

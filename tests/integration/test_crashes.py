@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
 from chainfl.protocol.events import Convicted, RoundEnded, Silent
+from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
 from chainfl.types import Address, Outcome, Phase, Rule
 from services.devnet import CHAIN_ID
@@ -86,6 +89,7 @@ def open_swarm(
     crashes: Callable[[int], list[str]],
     address: str | None = None,
     enrolled: Callable[[Swarm, str], None] = lambda *_: None,
+    more: Mapping[str, object] | None = None,
     **changes: object,
 ) -> tuple[Swarm, TaskReader]:
     """A task with seven nodes that have places to crash at; `enrolled` hears of each that has enrolled."""
@@ -123,6 +127,7 @@ def open_swarm(
                     "seed": number,
                     "crashes": crashes(number),
                     "crashed": [],
+                    **(more or {}),
                 }
             )
         )
@@ -252,3 +257,113 @@ def test_a_validator_that_misses_its_deadline_is_slashed_alone(
         assert [(event.id, event.phase) for event in log if isinstance(event, Silent)] == [
             (late, Phase.SCORE)
         ]
+
+
+SEED = 20_261_116
+"""Decides who dies where in the long run; the same seed gives the same plan."""
+LONG = 100
+
+
+def planned(seed: int, rounds: int) -> dict[int, dict[int, str]]:
+    """For each round a few nodes and the place where each dies in it: one to three of the seven."""
+    rng = random.Random(seed)
+    return {
+        round_: {node: rng.choice(PLACES) for node in rng.sample(range(1, 8), rng.randint(1, 3))}
+        for round_ in range(1, rounds + 1)
+    }
+
+
+def crashes_of(node: int, plan: Mapping[int, Mapping[int, str]]) -> list[str]:
+    """The places of one node, each with its round."""
+    return [f"{round_} {places[node]}" for round_, places in plan.items() if node in places]
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+def test_a_hundred_rounds_with_seeded_deaths_lose_nothing(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    rounds = int(os.environ.get("CHAINFL_CRASH_ROUNDS", LONG))
+    plan = planned(int(os.environ.get("CHAINFL_CRASH_SEED", SEED)), rounds)
+    with devchain(tmp_path) as chain:
+        swarm, reader = open_swarm(
+            chain, tmp_path, rounds, lambda number: crashes_of(number, plan), challenge_seconds=12
+        )
+        try:
+            run_out(swarm, reader, 60.0 * rounds)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, rounds)
+        assert swarm.crashed(), "nobody died: the plan hit no role that was played"
+
+
+@pytest.mark.deep
+def test_rounds_on_a_testnet_that_reorganises_finish_and_cost_nobody_anything(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        swarm, reader = open_swarm(
+            chain, tmp_path, 1, lambda _: [], more={"confirmations": 2}, challenge_seconds=30,
+            train_seconds=120, reveal_seconds=120, score_seconds=120, tally_seconds=120, propose_seconds=120,
+        )  # fmt: skip
+        chain.rpc("evm_setIntervalMining", [1])
+        try:
+            for phase in (Phase.TRAIN, Phase.SCORE, Phase.CHALLENGE):
+                until(swarm, reader, phase, 180)
+                chain.rpc("anvil_reorg", [2, []])
+            run_out(swarm, reader, 300)
+        finally:
+            swarm.stop()
+
+        log = [logged.event for logged in reader.log]
+        assert [event.outcome for event in log if isinstance(event, RoundEnded)] == [Outcome.FINAL]
+        assert [event for event in log if isinstance(event, Silent | Convicted)] == []
+
+
+@pytest.mark.slow
+def test_validators_and_miners_need_nothing_of_the_workers_but_chain_and_store(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    """Each role is a process of its own with a home of its own; those before are dead and their homes gone."""
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        worker = (Duty.WORK | Duty.KEEP).value
+        swarm, reader = open_swarm(
+            chain, tmp_path, 1, lambda _: [], more={"duty": worker}, challenge_seconds=10,
+            train_seconds=180, reveal_seconds=180, score_seconds=180, tally_seconds=180, propose_seconds=180,
+        )  # fmt: skip
+        try:
+            until(swarm, reader, Phase.SCORE, 150)
+            bury(swarm)
+            committee = [f"node{id_}" for id_ in reader.task.round.committee]
+            for name in committee:
+                reborn(swarm, name, Duty.VALIDATE)
+            until(swarm, reader, Phase.PROPOSE, 150)
+            reborn(swarm, f"node{reader.task.round.proposer}", Duty.MINE)
+            run_out(swarm, reader, 120)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 1)
+
+
+def bury(swarm: Swarm) -> None:
+    """Kill everybody and remove all they had, keys excepted."""
+    swarm.stop()
+    swarm.running.clear()
+    for name in swarm.plans:
+        shutil.rmtree(swarm.home / name)
+
+
+def reborn(swarm: Swarm, name: str, duty: Duty) -> None:
+    """Start a process for one of an account's roles, in a home of its own."""
+    plan = json.loads(swarm.plans[name].read_text())
+    home = swarm.home / f"{name}-{duty.name}"
+    swarm.plans[home.name] = swarm.home / f"{home.name}.json"
+    swarm.plans[home.name].write_text(
+        json.dumps(plan | {"home": str(home), "duty": (duty | Duty.KEEP).value})
+    )
+    swarm.start(home.name)

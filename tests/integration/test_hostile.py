@@ -271,7 +271,7 @@ class Swindler(DirectoryStore):
         return cid
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_rounds_with_bad_blobs_a_poor_account_and_a_full_disk_cost_nobody_anything(
     chain: Devchain, tmp_path: Path
 ) -> None:
