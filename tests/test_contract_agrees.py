@@ -99,6 +99,7 @@ def test_contract_and_rules_refuse_the_same_terms() -> None:
         ("keep", Rule.COMMITTEE_FAR, {"keep": wad + 1}),
         ("redrawEvery", Rule.SOFTMAX, {"redraw_every": 0}),
         ("rounds", Rule.SOFTMAX, {"rounds": 0}),
+        ("target", Rule.SOFTMAX, {"target": 2**128 - 1}),
         ("minStake", Rule.SOFTMAX, {"min_stake": 999}),
         ("phaseSeconds", Rule.SOFTMAX, {"tally_seconds": 0}),
         ("parts", Rule.SOFTMAX, {"workers_part": wad}),

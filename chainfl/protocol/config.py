@@ -6,6 +6,7 @@ from chainfl.codec.merkle import depth
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.shares import head_share
+from chainfl.protocol.state import NO_SCORE
 from chainfl.types import TOTAL, WAD, Phase, Rule, TaskConfig
 
 UNITS_PER_MIN_STAKE = 1000
@@ -73,6 +74,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("keep", not c.rule.is_elected or 0 < c.keep <= WAD),
         ("redrawEvery", c.redraw_every >= 1),
         ("rounds", c.rounds >= 1),
+        ("target", c.target < NO_SCORE),
         ("minStake", c.min_stake >= UNITS_PER_MIN_STAKE),
         ("phaseSeconds", min(phases) >= max(1, floors.phase_seconds)),
         ("parts", c.workers_part + c.committee_part <= WAD),

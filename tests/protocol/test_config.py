@@ -70,6 +70,7 @@ EDGES = [
     edge("keep", WAD, WAD + 1, "keep", Rule.COMMITTEE_FAR),
     edge("redraw_every", 1, 0, "redrawEvery"),
     edge("rounds", 4, 0, "rounds"),
+    edge("target", 2**128 - 2, 2**128 - 1, "target"),
     Edge("min_stake", 1000, 999, "minStake", config(caller_fee=0), escrow=0),
     edge("train_seconds", 10, 9, "phaseSeconds"),
     edge("reveal_seconds", 10, 9, "phaseSeconds"),
