@@ -1,4 +1,4 @@
-"""Write vector.json, merkle.json and combine.json: `python tests/vectors/generate.py`.
+"""Write vector, merkle, combine, losses and scores .json: `python tests/vectors/generate.py`.
 
 Everything is computed here with Python integers, fractions and hashlib alone, from fixed seeds, so that the vectors
 say what the specification says and not what the library does. README.md describes the layout.
@@ -6,6 +6,7 @@ say what the specification says and not what the library does. README.md describ
 
 import hashlib
 import json
+import math
 import random
 import struct
 import sys
@@ -14,6 +15,10 @@ from fractions import Fraction
 from pathlib import Path
 
 BIAS = 1 << 31
+LOSS, DISTANCE, BIT = 0, 1, 2
+MEDIAN, MEAN = 0, 1
+NONE = {LOSS: 2**64 - 1, DISTANCE: 2**128 - 1, BIT: 0}
+NO_SCORE = 2**128 - 1
 TOTAL = 1 << 31
 Columns = dict[str, list[str]]
 
@@ -24,6 +29,8 @@ def files() -> dict[str, str]:
         "vector.json": vector_columns,
         "merkle.json": merkle_columns,
         "combine.json": combine_columns,
+        "losses.json": losses_columns,
+        "scores.json": scores_columns,
     }
     return {name: json.dumps(make(), indent=1) + "\n" for name, make in makers.items()}
 
@@ -81,6 +88,82 @@ def combine_columns() -> Columns:
     return columns
 
 
+def losses_columns() -> Columns:
+    """Losses and accuracies as a validator measures them, and the entries that it posts."""
+    rng = random.Random("losses")
+    worst = 2.0**64 / 1e12
+    values = [0.0, -0.0, 0.5e-12, 1.5e-12, 2.5e-12, 1.0, 2.302585092994046, 1 / 3, 1e-320]
+    values += [worst / 2, worst * (1 - 2**-52), worst, 1e300, -1e-12, -5.0]
+    values += [float("inf"), float("-inf"), float("nan")]
+    values += [rng.uniform(0, 10.0**power) for power in range(-13, 8)]
+    columns: Columns = {name: [] for name in ("float64", "loss", "correct", "samples", "accuracy")}
+    for value in values:
+        samples = rng.choice((1, 3, 7, 300, 10_000))
+        correct = rng.choice((0, samples, rng.randint(0, samples)))
+        scaled = value * 1e12  # rounded to float64, as it stands in the specification
+        fits = math.isfinite(scaled) and 0 <= round(Fraction(scaled)) < 2**64 - 2
+        loss = round(Fraction(scaled)) if fits else 2**64 - 2
+        missed = 10**12 - correct * 10**12 // samples
+        _append(columns, (_hex(struct.pack(">d", value)), str(loss), str(correct), str(samples), str(missed)))
+    return columns
+
+
+def scores_columns() -> Columns:
+    """What members of a committee revealed, and what it decides: inclusion, statistics, the head's, deviations."""
+    rng = random.Random("scores")
+    names = ("kind", "statistic", "committee", "updates", "reveals", "included", "statistics", "head")
+    columns: Columns = {name: [] for name in (*names, "dev_cap", "deviations")}
+    for case in range(48):
+        kind, statistic, C = case % 3, case // 3 % 2, (3, 5, 7, 9)[case // 6 % 4]
+        R, revealed = rng.choice((0, 1, 2, 8, 9, 20)), rng.randint(C // 2 + 1, C)
+        heads = [rng.choice((2**64 - 1, 2**64 - 2, 10**12, rng.randrange(10**13))) for _ in range(revealed)]
+        rows = [[_random_score(rng, kind) for _ in range(R)] for _ in range(revealed)]
+        cap, factor = rng.choice((0, 10**15, 10**18, 2**128 - 1)), 1 if kind == DISTANCE else 10**6
+        numbers = [[row[i] for row in rows if row[i] != NONE[kind]] for i in range(R)]
+        kept = [i for i in range(R) if len(numbers[i]) > C // 2]
+        found = [
+            0 if kind == BIT or i not in kept else _statistic(numbers[i], statistic, factor) for i in range(R)
+        ]
+        told = [head for head in heads if head != 2**64 - 1]
+        head_score = _statistic(told, statistic, 10**6) if len(told) > C // 2 else NO_SCORE
+        deviations = [_deviation(row, found, kept, kind, cap) for row in rows]
+        reveals = b"".join(_score_bytes(head, row, kind) for head, row in zip(heads, rows, strict=True))
+        decided = (
+            str(sum(1 << i for i in kept)),
+            _hex256(found),
+            str(head_score),
+            str(cap),
+            _hex256(deviations),
+        )
+        _append(columns, (*map(str, (kind, statistic, C, R)), _hex(reveals), *decided))
+    return columns
+
+
+def _random_score(rng: random.Random, kind: int) -> int:
+    if kind == BIT:
+        return int(rng.random() < 0.8)
+    return rng.choice((NONE[kind], NONE[kind] - 1, 0, *(rng.randrange(10**13) for _ in range(9))))
+
+
+def _score_bytes(head: int, row: list[int], kind: int) -> bytes:
+    if kind == BIT:
+        bits = sum(bit << i for i, bit in enumerate(row))
+        return head.to_bytes(8, "big") + bits.to_bytes(-(-len(row) // 8), "little")
+    return head.to_bytes(8, "big") + b"".join(x.to_bytes(8 if kind == LOSS else 16, "big") for x in row)
+
+
+def _statistic(numbers: list[int], statistic: int, factor: int) -> int:
+    if statistic == MEAN:
+        return sum(numbers) * factor // len(numbers)
+    return sorted(numbers)[len(numbers) // 2] * factor
+
+
+def _deviation(row: list[int], found: list[int], kept: list[int], kind: int, cap: int) -> int:
+    factor = {LOSS: 10**6, DISTANCE: 1, BIT: 0}[kind]
+    gaps = [cap if row[i] == NONE[kind] else min(cap, abs(row[i] * factor - found[i])) for i in kept]
+    return sum(gaps) // len(gaps) if gaps else 0
+
+
 def _random_shares(rng: random.Random, K: int, head: bool) -> list[int]:
     cuts = sorted(rng.choice((0, TOTAL, rng.randrange(TOTAL + 1))) for _ in range(K if head else K - 1))
     parts = [b - a for a, b in zip([0, *cuts], [*cuts, TOTAL], strict=True)]
@@ -113,6 +196,10 @@ def _hex(data: bytes) -> str:
 
 def _hex32(words: list[int]) -> str:
     return _hex(struct.pack(f">{len(words)}I", *words))
+
+
+def _hex256(words: list[int]) -> str:
+    return _hex(b"".join(word.to_bytes(32, "big") for word in words))
 
 
 def main() -> int:
