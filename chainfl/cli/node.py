@@ -42,8 +42,8 @@ def node() -> None:
 
 @node.command(
     epilog="Example: chainfl node run --rpc-url http://127.0.0.1:8545 --task 0x… --keystore key.json "
-    "--password-file pass --store dir:./store --dataset npz:mine.npz. One key in three processes, each with "
-    "its own --home: --role worker, --role validator, --role miner."
+    "--password-file pass --store dir:./store --dataset npz:mine.npz; add --role worker, validator or miner "
+    "to play one part in a process of its own, with a home of its own"
 )
 @click.option("--settings", type=click.Path(path_type=Path), help="TOML file with settings.")
 @click.option(

@@ -93,4 +93,4 @@ def test_help_shows_every_role_with_an_example() -> None:
     text = " ".join(CliRunner().invoke(node, ["run", "--help"]).output.split())
 
     assert all(role in text for role in DUTIES)
-    assert "--role worker" in text
+    assert "add --role worker, validator or miner" in text
