@@ -137,7 +137,7 @@ from chainfl.codec.vector import encode
 from chainfl.learning.compute import batch_of, borrowed, side_by_side
 from chainfl.learning.dataset import Samples
 from chainfl.learning.evaluate import score_many
-from chainfl.learning.models import initial_flat, load_flat, spec_of
+from chainfl.learning.models import Dense, initial_flat, load_flat, spec_of
 from chainfl.learning.train import Job, Recipe, batches, train_many
 data, out, turns, clients, samples, batch, rate = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
 clients, samples = int(clients), int(samples)
@@ -151,13 +151,19 @@ def bare(k):
     with borrowed("mnist-cnn", place) as net:
         load_flat(net, head)
         net.train()
-        weights = list(net.parameters())
+        dense = [module for module in net.modules() if isinstance(module, Dense)]
+        moved = {id(module.weight) for module in dense}
+        weights = [weight for weight in net.parameters() if id(weight) not in moved]
+        for module in dense:
+            module.rate = rate
         for own in batches(sets[k].rows, recipe, k):
             images, labels = batch_of(spec, sets[k], own, place)
             found = torch.autograd.grad(torch.nn.functional.cross_entropy(net(images), labels), weights)
             with torch.no_grad():
                 for weight, slope in zip(weights, found):
                     weight.sub_(slope, alpha=rate)
+        for module in dense:
+            module.rate = None
 
 def plain_scores(nets):
     for s in sets[:5]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from chainfl.errors import DataCorruptError, DataMissingError, InputError, UnknownNameError
 from chainfl.learning import datasets
@@ -287,6 +288,24 @@ def test_binary_batches_are_read_image_by_image(tmp_path: Path) -> None:
     assert x.shape == (2, 32, 32, 3)
     assert y.tolist() == [0, 0]
     assert x[0, 0, 1].tolist() == [2, (1024 + 2) % 256, (2048 + 2) % 256]
+
+
+def test_a_sheet_is_cut_into_images_row_by_row(tmp_path: Path) -> None:
+    side, count = 32 * cifar.SHEET, cifar.SHEET**2
+    number = (np.arange(side)[:, None] // 32) * cifar.SHEET + np.arange(side) // 32
+    sheet = np.stack([number % 256, number // 256, np.arange(side)[None, :] % 32 + 0 * number], axis=2)
+    Image.fromarray(sheet.astype(np.uint8)).save(tmp_path / "b.webp", lossless=True, quality=0, method=0)
+
+    x, y = cifar._read_sheet(tmp_path / "b.webp", np.arange(count))
+
+    assert x.shape == (count, 32, 32, 3)
+    assert y.tolist() == list(range(count))
+    for image in (0, 1, 99, 100, 9999):
+        assert (x[image, :, :, 0] == image % 256).all()
+        assert (x[image, :, :, 1] == image // 256).all()
+        assert x[image, 5, :, 2].tolist() == list(range(32))
+    with pytest.raises(DataCorruptError, match="labels"):
+        cifar._read_sheet(tmp_path / "b.webp", np.arange(5))
 
 
 def test_photographs_that_are_missing_or_cut_short_are_refused(tmp_path: Path) -> None:
