@@ -383,6 +383,9 @@ def test_own_data_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "bare.npy", X)
     with pytest.raises(DataCorruptError, match="one bare array"):
         datasets.load(f"npz:{tmp_path / 'bare.npy'}")
+    (tmp_path / "noise.npz").write_bytes(bytes(range(100)))
+    with pytest.raises(DataCorruptError, match="damaged, or holds Python objects"):
+        datasets.load(f"npz:{tmp_path / 'noise.npz'}")
 
 
 def test_rows_outside_the_data_set_are_refused(digits: Dataset) -> None:

@@ -72,7 +72,9 @@ def load_npz(path: Path) -> dict[str, Array]:
                 raise ValueError("it holds one bare array (.npy), not named ones")
             return {name: arrays[name] for name in arrays.files}
     except Exception as problem:  # zipfile, zlib and struct raise their own for damaged archives
-        raise DataCorruptError(f"{path}: not a usable .npz file: {problem}") from problem
+        is_pickle = "pickle" in str(problem)  # numpy would advise to load it unsafely: never
+        why = "it is damaged, or holds Python objects instead of plain arrays" if is_pickle else problem
+        raise DataCorruptError(f"{path}: not a usable .npz file: {why}") from problem
 
 
 def digest(array: Array) -> str:
