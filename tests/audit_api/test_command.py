@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from services.audit_api.server import listen
 from services.audit_api.settings import ApiSettings, load_settings
 
 FACTORY = "0x" + "11" * 20
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,15 @@ def test_serve_refuses_in_one_line(
     assert len(told.err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "module", ["services.auditing", "services.audit_api.app", "services.audit_api.chain"]
+)
+def test_an_audit_loads_no_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = ApiSettings(port=taken.getsockname()[1])
@@ -60,7 +72,7 @@ def test_settings_come_from_flags_then_environment(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_limit_stands_in_the_page() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 
     missing = [name for name in ApiSettings.model_fields if f"`{name.upper()}`" not in page]
 
@@ -71,7 +83,7 @@ def test_every_route_stands_in_the_page(tmp_path: Path) -> None:
     from services.audit_api.app import create_app
     from tests.audit_api.scene import scene
 
-    page = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     made = scene()
     app = create_app(made.source, made.net.store, ApiSettings(index=tmp_path / "index"))
 
