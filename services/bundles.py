@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,11 +90,12 @@ def export_bundle(
     from chainfl.chain import evidence as endpoint
 
     place = endpoint.place_of(w3, block)
-    contracts = contracts_of(task, lambda at: endpoint.read_code(w3, at, place.number))
+    code_of = cache(lambda at: endpoint.read_code(w3, at, place.number))
+    contracts = contracts_of(task, code_of)
     tell(f"block {place.number} {_hex(place.hash)}: contracts are this release's")
+    # First of all, for a node soon forgets the state of a block.
     proofs = [
-        endpoint.prove_account(w3, at, endpoint.read_code(w3, at, place.number), place.number)
-        for at in contracts.addresses.values()
+        endpoint.prove_account(w3, at, code_of(at), place.number) for at in contracts.addresses.values()
     ]
     created = endpoint.creation_block(w3, contracts.factory, task, from_block, place.number)
     subject = Subject(
@@ -171,7 +173,11 @@ def check_blobs(bundle: Bundle, proven: ProvenTask) -> None:
         BundleError: names a blob that is not needed or not told of.
     """
     needed = _Needed(bundle.store())
-    _walk(proven.contracts, _chosen(proven.rounds, bundle.subject.round), needed)
+    try:
+        chosen = _chosen(proven.rounds, bundle.subject.round)
+    except InputError as error:
+        raise BundleError(f"root: {error}") from error
+    _walk(proven.contracts, chosen, needed)
     held = {block.cid for block in bundle.blocks["blobs"]}
     for cids, why in (
         ((held | bundle.missing) - needed.cids, "no round needs it"),

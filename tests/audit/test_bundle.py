@@ -460,6 +460,7 @@ FORGERIES: Sequence[tuple[str, Forge, str]] = [
     ("another task", say(task=Address(b"\x22" * 20)), r"contracts: |did not create"),
     ("another factory", say(factory=Address(b"\x22" * 20)), r"root: factory is 0x2222"),
     ("another registry", say(registry=Address(b"\x22" * 20)), r"root: registry is 0x2222"),
+    ("a round that is not settled", say(round=3), r"root: round 3 of this task is not settled"),
     ("fewer rounds", say(round=1), r"blob \w+: no round needs it"),
     ("a blob too many", add_blob, r"blob \w+: no round needs it"),
     ("a missing blob too many", add_missing, r"blob \w+: no round needs it"),
