@@ -2,6 +2,7 @@
 
 Every number is a receipt's, from anvil: each call is a transaction, so nothing is warm that would not be. A round
 counts from draw to Final, the second one of its task, without claims. Trees are one known leaf and a random path.
+Proofs over the most updates have the deepest tree that the terms allow with them, and the head has a part.
 """
 
 import argparse
@@ -14,21 +15,26 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
 from chainfl import tools
 from chainfl.artifacts import load
 from chainfl.chain.abi import functions
-from chainfl.codec.commitments import commitment, validator_payload, worker_payload
+from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
 from chainfl.codec.merkle import fold
 from chainfl.errors import ChainflError, OutsideError
+from chainfl.protocol.shares import head_share
 from chainfl.report import Bar, Report, bar, emit, narrate, report
-from chainfl.types import WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
+from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
 
 COMMITTEE = 5
 DEPTH = 16
+MOST_UPDATES = 128
+DEEPEST = 20
+MANY = 10_000
+BATCH = 100
 CHAIN_ID = 31337
 SALT = b"\x07" * 32
 CID = b"\x0c" * 32
@@ -48,6 +54,12 @@ AIMS = {
     "tally": 182_000,
     "prove": 670_000,
 }
+# 5 + 1 out of 10,000, where ours draws two backups too; and a tally by the mean.
+DRAW_AIM = 115_000
+MEAN_TALLY_AIM = 126_000
+MAJORITY = COMMITTEE // 2 + 1
+ATTESTERS = (0, MAJORITY, COMMITTEE)
+BACKUPS = 2
 ROUND_LIMIT = 3_000_000
 ROUND_UPDATES = 14
 
@@ -70,13 +82,10 @@ class Known:
         return self.leaf + b"".join(self.siblings)
 
 
-def known(name: str) -> Known:
+def known(name: str, depth: int = DEPTH) -> Known:
     """A model that is a function of its name."""
     leaf = b"".join(hashlib.sha256(f"{name}/{i}".encode()).digest() for i in range(8))
-    return Known(leaf, tuple(hashlib.sha256(f"{name}/path/{i}".encode()).digest() for i in range(DEPTH)))
-
-
-HEAD = known("head")
+    return Known(leaf, tuple(hashlib.sha256(f"{name}/path/{i}".encode()).digest() for i in range(depth)))
 
 
 @dataclass(slots=True)
@@ -108,6 +117,22 @@ class Node:
             raise OutsideError(f"anvil: a transaction of {_hex(sender)} was refused: {data[:4].hex()}")
         found: dict[str, Any] = receipt
         return found
+
+    def batch(self, requests: Sequence[tuple[str, object, object]]) -> None:
+        """Many JSON-RPC calls in one request; all have to succeed."""
+        calls = [
+            {
+                "jsonrpc": "2.0",
+                "id": i,
+                "method": method,
+                "params": [first] if second is None else [first, second],
+            }
+            for i, (method, first, second) in enumerate(requests)
+        ]
+        self.connection.request("POST", "/", json.dumps(calls), {"Content-Type": "application/json"})
+        for answer in json.loads(self.connection.getresponse().read()):
+            if "error" in answer:
+                raise OutsideError(f"anvil: {answer['error'].get('message', answer['error'])}")
 
     def read(self, contract: str, at: Address, name: str, *values: object) -> Any:
         """A view's answer."""
@@ -184,9 +209,10 @@ class Scene:
         number, caller = self.number, who(1)
         self.call(caller, "draw")
         committee, proposers = self.ids("committee"), self.ids("proposers")
-        out = {*committee, proposers[0]}
+        out = set() if self.config.rule.is_elected else {*committee, proposers[0]}
         count = self.node.read("TrainingTask", self.task, "accountCount")
-        updates = {i: known(f"{number}/{i}") for i in range(1, count + 1) if i not in out}
+        depth = self.config.depth
+        updates = {i: known(f"{number}/{i}", depth) for i in range(1, count + 1) if i not in out}
         for id_, update in updates.items():
             payload = worker_payload(update.root, CID, 100)
             self.call(who(id_), "commitUpdate", number, self.seal(who(id_), Phase.TRAIN, payload))
@@ -205,23 +231,25 @@ class Scene:
         self.call(caller, "tally", number, vectors)
         return updates
 
-    def propose(self, model: Known, attested: bool = True) -> None:
-        """The proposer posts a model and the committee attests it."""
+    def propose(self, model: Known, attesters: int = COMMITTEE) -> None:
+        """The proposer posts a model, with shares where the rule leaves them to it; so many attest it."""
         number, root, block = self.number, model.root, hashlib.sha256(model.root).digest()
         proposer = self.node.read("TrainingTask", self.task, "currentProposer")
-        self.call(who(proposer), "propose", number, 1, root, block, [])
-        for id_ in self.ids("committee") if attested else []:
-            self.call(who(id_), "attest", number, 1, root, block, bytes(32))
+        shares = posted_shares(self.config, len(self.ids("order")))
+        digest = keccak256(b"".join(each.to_bytes(32, "big") for each in shares)) if shares else bytes(32)
+        self.call(who(proposer), "propose", number, 1, root, block, shares)
+        for id_ in [each for each in self.ids("committee") if each != proposer][:attesters]:
+            self.call(who(id_), "attest", number, 1, root, block, digest)
 
     def finish(self) -> None:
         """Challenge runs out and the round is final."""
         self.node.rpc("evm_increaseTime", PHASE_SECONDS)
         self.call(who(1), "advance", self.number)
 
-    def prove(self, updates: dict[int, Known], head: Known, lie: Known) -> tuple[int, int]:
+    def prove(self, updates: dict[int, Known], lie: Known) -> tuple[int, int]:
         """Show that the proposal is wrong; answers gas and bytes of the transaction."""
         order, (_, shares) = self.ids("order"), self.node.read("TrainingTask", self.task, "tallied")
-        items = [lie.item, *([head.item] if shares[0] else [])]
+        items = [lie.item, *([known("head", self.config.depth).item] if shares[0] else [])]
         on_ranks = self.config.rule.is_on_ranks
         items += [
             updates[id_].item for id_, share in zip(order, shares[1:], strict=True) if share or on_ranks
@@ -233,12 +261,24 @@ class Scene:
 def scores_of(rule: Rule, member: int, updates: int) -> bytes:
     """A validator's scores: near each other, never equal."""
     head = (10**12 + member).to_bytes(8, "big")
-    if not rule.is_softmax:
+    if not rule.is_softmax and not rule.is_elected:
         return head + ((1 << updates) - 1).to_bytes((updates + 7) // 8, "little")
+    size = 8 if rule.is_softmax else 16
     entries = (
-        (10**12 + 7_919_000_003 * (17 * i + 31 * member) % 10**11).to_bytes(8, "big") for i in range(updates)
+        (10**12 + 7_919_000_003 * (17 * i + 31 * member) % 10**11).to_bytes(size, "big")
+        for i in range(updates)
     )
     return head + b"".join(entries)
+
+
+def posted_shares(config: TaskConfig, updates: int) -> list[int]:
+    """What a proposer posts where shares are attested: equal parts for the first ones."""
+    if not config.rule.is_attested:
+        return []
+    chosen = 1 if config.rule is Rule.KRUM else config.selected
+    head = head_share(config.alpha)
+    part, rest = divmod(TOTAL - head, chosen)
+    return [head, part + rest, *[part] * (chosen - 1), *[0] * (updates - chosen)]
 
 
 def who(id_: int) -> Address:
@@ -246,22 +286,22 @@ def who(id_: int) -> Address:
     return Address((0x10_0000 + id_).to_bytes(20, "big"))
 
 
-def terms(rule: Rule, statistic: Statistic, updates: int) -> TaskConfig:
-    """Terms for this many workers, all of whom train."""
+def terms(rule: Rule, statistic: Statistic, updates: int, depth: int = DEPTH, alpha: int = WAD) -> TaskConfig:
+    """Terms for this many workers, all of whom train and have a part where the rule allows it."""
     return TaskConfig(
         manifest=CID,
-        first_root=HEAD.root,
+        first_root=known("head", depth).root,
         first_model=CID,
-        dimension=64 << DEPTH,
-        depth=DEPTH,
+        dimension=64 << depth,
+        depth=depth,
         scale=20,
         rule=rule,
         statistic=statistic,
         beta=WAD,
-        alpha=WAD,
+        alpha=alpha,
         tolerated=0,
-        selected=0,
-        keep=0,
+        selected=updates if rule is Rule.MULTI_KRUM else 0,
+        keep=WAD,
         by_samples=False,
         unique_roots=True,
         committee_size=COMMITTEE,
@@ -290,8 +330,20 @@ def terms(rule: Rule, statistic: Statistic, updates: int) -> TaskConfig:
     )
 
 
-def scene(node: Node, rule: Rule, statistic: Statistic, updates: int) -> Scene:
-    """Deploy everything, create a task, enrol everybody."""
+def scene(node: Node, config: TaskConfig) -> Scene:
+    """Deploy everything, create a task, enrol as many as its terms let work."""
+    built, registry = empty_scene(node, config)
+    people = config.max_updates + COMMITTEE + (0 if config.rule.is_elected else 1)
+    allocate = functions("StakeRegistry")["allocate"].call_data(built.task, ETHER)
+    for id_ in range(1, people + 1):
+        node.rpc("anvil_setBalance", _hex(who(id_)), hex(10**24))
+        node.send(who(id_), registry, allocate, ETHER)
+        built.call(who(id_), "enrol")
+    return built
+
+
+def empty_scene(node: Node, config: TaskConfig) -> tuple[Scene, Address]:
+    """A task in which nobody is enrolled yet, and its registry."""
     libraries: dict[str, str] = {}
 
     def deploy(name: str, arguments: bytes = b"") -> Address:
@@ -302,28 +354,39 @@ def scene(node: Node, rule: Rule, statistic: Statistic, updates: int) -> Scene:
         code = bytes.fromhex(artifact.link(libraries).removeprefix("0x"))
         return _address(node.send(who(0), None, code + arguments)["contractAddress"])
 
-    people = [who(i) for i in range(updates + COMMITTEE + 2)]
-    for each in people:
-        node.rpc("anvil_setBalance", _hex(each), hex(10**24))
+    node.rpc("anvil_setBalance", _hex(who(0)), hex(10**24))
     factory = deploy("TaskFactory", (1).to_bytes(32, "big"))
     registry = _address(node.read("TaskFactory", factory, "registry"))
-    config = terms(rule, statistic, updates)
     data = functions("TaskFactory")["createTask"].call_data(config.as_tuple())
     created = node.send(who(0), factory, data, ETHER)
-    task = _address(node.read("TaskFactory", factory, "taskAt", 1))
-    built = Scene(node, task, config)
+    built = Scene(node, _address(node.read("TaskFactory", factory, "taskAt", 1)), config)
     built.gas["createTask"] = [int(created["gasUsed"], 16)]
-    allocate = functions("StakeRegistry")["allocate"]
-    for each in people[1:]:
-        node.send(each, registry, allocate.call_data(task, ETHER), ETHER)
-        built.call(each, "enrol")
-    return built
+    return built, registry
+
+
+def enrol_many(built: Scene, registry: Address, ids: Sequence[int]) -> None:
+    """Enrol a crowd, many to a block."""
+    node, gas = built.node, hex(290_000)
+    node.rpc("evm_setAutomine", False)
+    allocate = _hex(functions("StakeRegistry")["allocate"].call_data(built.task, ETHER))
+    enrol = _hex(functions("TrainingTask")["enrol"].call_data())
+    for first in range(0, len(ids), BATCH):
+        accounts = [_hex(who(id_)) for id_ in ids[first : first + BATCH]]
+        node.batch([("anvil_setBalance", account, hex(10**19)) for account in accounts])
+        for to, data, value in ((registry, allocate, ETHER), (built.task, enrol, 0)):
+            calls = [
+                {"from": account, "to": _hex(to), "data": data, "value": hex(value), "gas": gas}
+                for account in accounts
+            ]
+            node.batch([("eth_sendTransaction", call, None) for call in calls])
+            node.rpc("evm_mine")
+    node.rpc("evm_setAutomine", True)
 
 
 def round_gas(rule: Rule, statistic: Statistic, updates: int) -> tuple[dict[str, float], int]:
     """The second round of a task: mean gas by function, and all of it."""
     with anvil() as node:
-        built = scene(node, rule, statistic, updates)
+        built = scene(node, terms(rule, statistic, updates))
         for number in (1, 2):
             built.gas.clear()
             built.play_to_propose()
@@ -332,13 +395,43 @@ def round_gas(rule: Rule, statistic: Statistic, updates: int) -> tuple[dict[str,
         return {name: mean(each) for name, each in built.gas.items()}, sum(map(sum, built.gas.values()))
 
 
-def proof_gas(rule: Rule, updates: int, attested: bool) -> tuple[int, int]:
-    """What a proof takes that convicts the proposer and, if it attested, the whole committee: gas and bytes."""
+def proof_gas(rule: Rule, updates: int, attesters: int) -> tuple[int, int]:
+    """What a proof takes that convicts the proposer and so many attesters: gas and bytes."""
     with anvil() as node:
-        built = scene(node, rule, Statistic.MEDIAN, updates)
-        shown = built.play_to_propose()
-        built.propose(known("lie"), attested)
-        return built.prove(shown, HEAD, known("lie"))
+        return _proof_gas(node, terms(rule, Statistic.MEDIAN, updates), attesters)
+
+
+def largest_proof_gas(rule: Rule) -> tuple[int, int]:
+    """The same over the most updates, in the deepest tree, with a part for the head, everybody convicted."""
+    with anvil() as node:
+        config = terms(rule, Statistic.MEDIAN, MOST_UPDATES, DEEPEST, 9 * WAD // 10)
+        return _proof_gas(node, config, COMMITTEE)
+
+
+def _proof_gas(node: Node, config: TaskConfig, attesters: int) -> tuple[int, int]:
+    built = scene(node, config)
+    lie = known("lie", config.depth)
+    shown = built.play_to_propose()
+    built.propose(lie, attesters)
+    return built.prove(shown, lie)
+
+
+def draw_gas(people: int, updates: int) -> int:
+    """A draw out of this many: committee, miner, two backups, and the workers that still have room.
+
+    The first draw opens as soon as enough are enrolled, so the crowd comes during the first round, which ends Void.
+    """
+    with anvil() as node:
+        config = replace(terms(Rule.SOFTMAX, Statistic.MEDIAN, updates), min_updates=1)
+        built, registry = empty_scene(node, config)
+        enough = COMMITTEE + 1 + config.min_updates
+        enrol_many(built, registry, range(1, enough + 1))
+        built.call(who(1), "draw")
+        enrol_many(built, registry, range(enough + 1, people + 1))
+        for _ in ("Train is extended", "Void"):
+            node.rpc("evm_increaseTime", PHASE_SECONDS)
+            built.call(who(1), "advance", 1)
+        return built.call(who(1), "draw")
 
 
 def measure(quick: bool) -> Report:
@@ -350,31 +443,53 @@ def measure(quick: bool) -> Report:
     for updates in sizes:
         narrate(f"a round of softmax, {updates} workers, {COMMITTEE} validators")
         by_function[str(updates)], totals[str(updates)] = round_gas(Rule.SOFTMAX, Statistic.MEDIAN, updates)
+    narrate("a tally by the mean")
+    by_mean, _ = round_gas(Rule.SOFTMAX, Statistic.MEAN, 20)
     narrate("proofs")
-    alone = "softmax, 20 updates, nobody attested"
-    proofs = {
-        alone: proof_gas(Rule.SOFTMAX, 20, False),
-        "softmax, 20 updates, all attested": proof_gas(Rule.SOFTMAX, 20, True),
-    }
+    proofs = {f"softmax, 20 updates, {n} attested": proof_gas(Rule.SOFTMAX, 20, n) for n in ATTESTERS}
+    draws = {}
     if not quick:
-        for rule in (Rule.MEAN, Rule.MEDIAN):
-            proofs[f"{rule.name_text}, 128 updates, all attested"] = proof_gas(rule, 128, True)
-    by_function["20"]["prove"] = proofs[alone][0]
+        for rule in Rule:
+            proofs[largest(rule)] = largest_proof_gas(rule)
+        narrate(f"draws out of {MANY:,}: everybody enrols first")
+        draws = {f"{BACKUPS} workers": draw_gas(MANY, BACKUPS), "20 workers": draw_gas(MANY, 20)}
+    by_function["20"]["prove"] = proofs[f"softmax, 20 updates, {MAJORITY} attested"][0]
     metrics = {
         "gas_by_function": by_function,
         "gas_by_round": totals,
+        "gas_of_another_worker": slope(totals),
+        "gas_of_a_tally_by_mean": by_mean["tally"],
         "gas_by_proof": {name: gas for name, (gas, _) in proofs.items()},
         "bytes_by_proof": {name: size for name, (_, size) in proofs.items()},
+        "gas_by_draw": draws,
     }
-    return report("gas", metrics, bars(by_function, totals, proofs), seconds=time.perf_counter() - started)
+    found = bars(by_function, totals, proofs, draws)
+    found.append(bar("gas.tally by mean", by_mean["tally"], "<=", SLACK * MEAN_TALLY_AIM))
+    return report("gas", metrics, found, seconds=time.perf_counter() - started)
+
+
+def largest(rule: Rule) -> str:
+    """The name of a rule's largest proof."""
+    return f"{rule.name_text}, {MOST_UPDATES} updates, depth {DEEPEST}"
+
+
+def slope(totals: dict[str, int]) -> float:
+    """What a round costs more for each more worker, from the smallest to the largest measured."""
+    sizes = sorted(map(int, totals))
+    return (totals[str(sizes[-1])] - totals[str(sizes[0])]) / (sizes[-1] - sizes[0])
 
 
 def bars(
-    by_function: dict[str, dict[str, float]], totals: dict[str, int], proofs: dict[str, tuple[int, int]]
+    by_function: dict[str, dict[str, float]],
+    totals: dict[str, int],
+    proofs: dict[str, tuple[int, int]],
+    draws: dict[str, int],
 ) -> list[Bar]:
     """What the numbers have to keep."""
     found = [bar(f"gas.{name}", by_function["20"][name], "<=", SLACK * aim) for name, aim in AIMS.items()]
     found.append(bar("gas.round", totals[str(ROUND_UPDATES)], "<=", ROUND_LIMIT))
+    if draws:
+        found.append(bar("gas.draw out of 10,000", draws[f"{BACKUPS} workers"], "<=", SLACK * DRAW_AIM))
     found += [bar(f"gas.proof: {name}", gas, "<=", TRANSACTION_GAS) for name, (gas, _) in proofs.items()]
     return found + [
         bar(f"bytes.proof: {name}", size, "<=", TRANSACTION_BYTES) for name, (_, size) in proofs.items()
