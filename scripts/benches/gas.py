@@ -54,7 +54,8 @@ AIMS = {
     "tally": 182_000,
     "prove": 670_000,
 }
-# 5 + 1 out of 10,000, where ours draws two backups too; and a tally by the mean.
+# A change of stake; 5 + 1 out of 10,000, where ours draws two backups too; and a tally by the mean.
+STAKE_AIM = 50_000
 DRAW_AIM = 115_000
 MEAN_TALLY_AIM = 126_000
 MAJORITY = COMMITTEE // 2 + 1
@@ -416,6 +417,15 @@ def _proof_gas(node: Node, config: TaskConfig, attesters: int) -> tuple[int, int
     return built.prove(shown, lie)
 
 
+def stake_gas() -> int:
+    """A participant pays in more and allocates it to its task, at once."""
+    with anvil() as node:
+        built, registry = empty_scene(node, terms(Rule.SOFTMAX, Statistic.MEDIAN, 20))
+        enrol_many(built, registry, range(1, COMMITTEE))
+        more = functions("StakeRegistry")["allocate"].call_data(built.task, ETHER)
+        return int(node.send(who(1), registry, more, ETHER)["gasUsed"], 16)
+
+
 def draw_gas(people: int, updates: int) -> int:
     """A draw out of this many: committee, miner, two backups, and the workers that still have room.
 
@@ -445,6 +455,7 @@ def measure(quick: bool) -> Report:
         by_function[str(updates)], totals[str(updates)] = round_gas(Rule.SOFTMAX, Statistic.MEDIAN, updates)
     narrate("a tally by the mean")
     by_mean, _ = round_gas(Rule.SOFTMAX, Statistic.MEAN, 20)
+    stake = stake_gas()
     narrate("proofs")
     proofs = {f"softmax, 20 updates, {n} attested": proof_gas(Rule.SOFTMAX, 20, n) for n in ATTESTERS}
     draws = {}
@@ -459,11 +470,13 @@ def measure(quick: bool) -> Report:
         "gas_by_round": totals,
         "gas_of_another_worker": slope(totals),
         "gas_of_a_tally_by_mean": by_mean["tally"],
+        "gas_of_a_change_of_stake": stake,
         "gas_by_proof": {name: gas for name, (gas, _) in proofs.items()},
         "bytes_by_proof": {name: size for name, (_, size) in proofs.items()},
         "gas_by_draw": draws,
     }
     found = bars(by_function, totals, proofs, draws)
+    found.append(bar("gas.change of stake", stake, "<=", SLACK * STAKE_AIM))
     found.append(bar("gas.tally by mean", by_mean["tally"], "<=", SLACK * MEAN_TALLY_AIM))
     return report("gas", metrics, found, seconds=time.perf_counter() - started)
 
