@@ -206,7 +206,7 @@ def _play(
         metrics["worker_pids"] = sorted(getattr(train, "pids", ()))
     if folder is not None:
         metrics["run"] = str(folder)
-        metrics["plots"] = _draw(folder, facts, setting.experiment.rule)
+        metrics["plots"] = _draw(folder, facts, _title(setting.experiment))
     answer = report("simulate", metrics, seed=setting.experiment.seed, seconds=time.perf_counter() - started)
     return finish(answer, as_json, lambda done: _show(done, facts))
 
@@ -335,6 +335,10 @@ def _draw(folder: Path, facts: list["RoundFacts"], title: str) -> list[str]:
     except ToolMissingError as error:
         narrate(str(error))
         return []
+
+
+def _title(experiment: "Experiment") -> str:
+    return f"{experiment.model} on {experiment.dataset} ({experiment.partition}), {experiment.rule}"
 
 
 @contextmanager

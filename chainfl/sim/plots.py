@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from chainfl.errors import ToolMissingError
 from chainfl.sim.run import RoundFacts
@@ -10,6 +10,8 @@ from chainfl.sim.run import RoundFacts
 BLUE: Final = "#2b6cb0"
 RED: Final = "#c05621"
 GREY: Final = "#a0aec0"
+MARKED: Final = 40
+"""Up to so many rounds, each has a dot."""
 
 
 def draw_plots(folder: Path, facts: Sequence[RoundFacts], title: str) -> list[Path]:
@@ -20,39 +22,65 @@ def draw_plots(folder: Path, facts: Sequence[RoundFacts], title: str) -> list[Pa
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         raise ToolMissingError("plots need matplotlib: pip install 'chainfl[plot]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     rounds = [one.round for one in facts]
     written = []
-    for name, label, curves in (
-        ("accuracy", "test accuracy", [("head", BLUE, [one.accuracy for one in facts])]),
-        (
-            "shares",
-            "part of the new model",
-            [
-                ("honest", BLUE, [one.share_honest for one in facts]),
-                ("hostile", RED, [one.share_hostile for one in facts]),
-                ("head", GREY, [one.share_head for one in facts]),
-            ],
-        ),
-        (
-            "committee",
-            "members",
-            [
-                ("hostile members", GREY, [float(one.hostile_in_committee) for one in facts]),
-                ("acting so", RED, [float(one.acting_hostile) for one in facts]),
-                ("majority", BLUE, [one.committee // 2 + 1.0 for one in facts]),
-            ],
-        ),
+    for name, label, draw in (
+        ("accuracy", "test accuracy of the head", _accuracy),
+        ("shares", "part of the new model", _shares),
+        ("committee", "members of the committee", _committee),
     ):
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.subplots()
-        for curve, colour, values in curves:
-            axes.plot(rounds, values, label=curve, color=colour)
-        axes.set(xlabel="round", ylabel=label, title=title)
-        axes.set_ylim(bottom=0)
-        axes.legend(frameon=False)
+        draw(axes, rounds, facts)
+        axes.set(xlabel="round", ylabel=label, xlim=(rounds[0] - 0.6, rounds[-1] + 0.6))
+        axes.set_title(title, fontsize="medium")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         written.append(folder / f"{name}.png")
         figure.savefig(written[-1], dpi=120)
     return written
+
+
+def _accuracy(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+    marker = "o" if len(rounds) <= MARKED else None
+    axes.plot(rounds, [one.accuracy for one in facts], color=BLUE, marker=marker, markersize=4)
+    axes.set_ylim(0, 1)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def _shares(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+    parts = (
+        ("honest", BLUE, [one.share_honest for one in facts]),
+        ("hostile", RED, [one.share_hostile for one in facts]),
+        ("head", GREY, [one.share_head for one in facts]),
+    )
+    _stack(axes, rounds, [part for part in parts if any(share > 1e-9 for share in part[2])])
+    axes.set_ylim(0, 1)
+
+
+def _committee(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+    acting = [float(one.acting_hostile) for one in facts]
+    excused = [float(one.hostile_in_committee - one.acting_hostile) for one in facts]
+    honest = [float(one.committee - one.hostile_in_committee) for one in facts]
+    parts = (
+        ("hostile", RED, acting),
+        ("hostile, made to be honest", GREY, excused),
+        ("honest", BLUE, honest),
+    )
+    majority = [one.committee // 2 + 1.0 for one in facts]
+    axes.step(rounds, majority, where="mid", color="black", linestyle="--", linewidth=1, label="majority")
+    _stack(axes, rounds, [part for part in parts if any(part[2])])
+    axes.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _stack(axes: Any, rounds: Sequence[int], parts: Sequence[tuple[str, str, list[float]]]) -> None:
+    """Bars upon each other, with the legend above the picture."""
+    below = [0.0] * len(rounds)
+    for label, colour, values in parts:
+        axes.bar(rounds, values, bottom=below, width=0.9, color=colour, label=label)
+        below = [low + value for low, value in zip(below, values, strict=True)]
+    axes.figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize="small")
