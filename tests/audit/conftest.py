@@ -8,7 +8,7 @@ import pytest
 from tests.audit.scene import History, history
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def played(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Path]) -> Iterator[History]:
     """Rounds 1 (right) and 2 (a lie that was let through) settled, round 3 in Challenge with a lie that stands."""
     require("anvil")
