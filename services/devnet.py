@@ -6,6 +6,7 @@ Everything that is started is written to `devnet.json` by process id and ended b
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -63,6 +64,24 @@ class Devnet:
     def save(self) -> None:
         """Write it down before going on, so that `down` finds everything."""
         self.file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+
+def write_guest(net: Devnet) -> Path:
+    """What a shell has to know to take part as the guest, as a file to be read with `.`"""
+    known = {
+        "RPC_URL": net.rpc_url,
+        "CHAIN_ID": net.chain_id,
+        "TASK": net.task,
+        "FROM_BLOCK": net.from_block,
+        "FACTORY": net.factory,
+        "STORE": net.store,
+        "KEYSTORE": f"{net.home}/keys/guest.json",
+        "PASSWORD_FILE": f"{net.home}/password",
+    }
+    path = Path(net.home) / "guest.env"
+    lines = (f"export CHAINFL_{name}={shlex.quote(str(value))}\n" for name, value in known.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
 
 
 def load_devnet(home: Path) -> Devnet:

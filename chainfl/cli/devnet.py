@@ -39,6 +39,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         start_api,
         start_node,
         stop,
+        write_guest,
     )
     from services.sponsor import ETHER, Terms
 
@@ -60,7 +61,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate("waiting for the nodes")
         enrol(net, open_rpc(url), keys, people)
-        dashboard = start_api(net)
+        dashboard, guest = start_api(net), write_guest(net)
     except BaseException:
         stop(net)
         raise
@@ -71,6 +72,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         "store": net.store,
         "home": str(folder),
         "dashboard": dashboard,
+        "guest": str(guest),
     }
     return finish(report("devnet-up", metrics), as_json, _show)
 
@@ -113,9 +115,7 @@ def down(home: Path, as_json: bool) -> int:
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
         click.echo(f"{name.replace('_', ' '):<8} {value}")
-    home = answer.metrics["home"]
-    click.echo("\nto take part yourself, as the guest (100 ETH), paste:")
-    click.echo(f"export CHAINFL_RPC_URL={answer.metrics['rpc_url']} CHAINFL_TASK={answer.metrics['task']}")
-    click.echo(f"export CHAINFL_STORE={answer.metrics['store']} CHAINFL_FACTORY={answer.metrics['factory']}")
-    click.echo(f"export CHAINFL_KEYSTORE={home}/keys/guest.json CHAINFL_PASSWORD_FILE={home}/password")
-    click.echo("chainfl stake add 5 --enrol && chainfl node run --dataset npz:mine.npz")
+    click.echo("\nto take part yourself, as the guest with 100 ETH and data of your own:")
+    click.echo(f". {answer.metrics['guest']}")
+    click.echo("chainfl stake add 5 --enrol")
+    click.echo("chainfl node run --dataset npz:mine.npz")

@@ -1,5 +1,6 @@
 """From settings to a participant: connect, unlock, check the task, load the data."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from chainfl.roles.participant import Participant
 from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
 from services.node.settings import NodeSettings
+
+_log = logging.getLogger(__name__)
 
 READY = "ready"
 """A file in a node's home that says: wired, and about to take part."""
@@ -123,6 +126,17 @@ def build_node(settings: NodeSettings, met: Met) -> Node:
     rehearse(trainer, met.first, config)
     participant = Participant(met.ledger, met.store, trainer, met.journal)
     (settings.home / READY).touch()
+    task = met.ledger.task()
+    account = task.accounts.get(met.ledger.me)
+    _log.info(
+        "round %d: ready as 0x%s with %d samples; %s",
+        task.round.number,
+        met.ledger.me.hex(),
+        trainer.samples,
+        f"enrolled as {account.id}"
+        if account is not None
+        else "not enrolled: chainfl stake add AMOUNT --enrol",
+    )
     return Node(participant, met.ledger, lambda round_, attempt: _lie(settings, round_, attempt))
 
 
