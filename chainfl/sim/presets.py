@@ -104,7 +104,7 @@ PRESETS: Final[Mapping[str, Experiment]] = {
     "8-LH": _sabfl(20, 8, _LH, dataset="covtype", model="covtype-mlp"),
     "9-LH": _sabfl(20, 8, _LH, dataset="imdb", model="imdb-lstm"),
     "cmfl-mnist": _cmfl("mnist", "writer", "mnist-cnn", 539, 54, 0.005),
-    "cmfl-imdb": _cmfl("imdb", "movie:min=10", "imdb-lstm", 772, 77, 0.005),
+    "cmfl-imdb": _cmfl("imdb", "movie:min=9", "imdb-lstm", 772, 77, 0.005),
     "cmfl-shakespeare": _cmfl("shakespeare", "role:min=64", "shakespeare-lstm-100", 143, 14, 0.005),
     "fedavg-balanced": _fedrob("mean", "iid", 0),
     "fedreg-balanced": _fedrob("fedreg:alpha=0.88", "iid", 0),
