@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from chainfl.codec import cbor, merkle, vector
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import CHUNK_BYTES, Layout, ModelNode, Record, chunk_sizes
@@ -87,22 +89,35 @@ def get_model(
         StoreError: a part cannot be had now.
         VerificationError: a part is wrong, too large, or the whole is not the promised model.
     """
+    return vector.to_native(get_canonical_model(store, cid, d, s=s, root=root, pin=pin))
+
+
+def get_canonical_model(
+    store: BlobStore,
+    cid: Cid,
+    d: int,
+    *,
+    s: int | None = None,
+    root: bytes | None = None,
+    pin: bool = False,
+) -> Vector:
+    """As `get_model`, in the order of the bytes, which trees and combining take as well: nothing is turned around."""
     node = get_model_node(store, cid, d, s=s, root=root)
     if pin:
         store.pin(cid)
-    data = bytearray(4 * d)
-    at = 0
+    u_D = np.empty(d, ">u4")
+    data, at = u_D.data.cast("B"), 0
     for size, chunk in zip(chunk_sizes(d), store.get_many(node.chunks, CHUNK_BYTES), strict=True):
         if len(chunk) != size:
             raise ModelMismatchError(f"model {cid}: a chunk has {len(chunk)} bytes, expected {size}")
         data[at : at + size] = chunk
         at += size
-    found = merkle.root_from_bytes(data, d)
+    found = merkle.root(u_D)
     if found != node.root:
         raise ModelMismatchError(
             f"model {cid}: its bytes have root {found.hex()}, its node says {node.root.hex()}"
         )
-    return vector.from_bytes(data, d)
+    return u_D
 
 
 def put_record(store: BlobStore, record: Record) -> Cid:

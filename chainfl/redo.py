@@ -3,9 +3,9 @@
 R revealed updates, K included ones, D parameters. Nothing here trusts a name: every model is rebuilt to its root.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from chainfl.blobs import get_model, get_record
+from chainfl.blobs import get_canonical_model, get_model, get_record
 from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Attestation, BlockNode, Member, Update
@@ -17,6 +17,9 @@ from chainfl.protocol.shares import equal, head_share, krum
 from chainfl.protocol.state import NOBODY, Task
 from chainfl.types import TOTAL, Digest, Id, Rule
 
+Fetch = Callable[[BlobStore, Task, Cid, Digest], Vector]
+"""How a model is had: by its name, checked against its root."""
+
 
 def head_model_cid(store: BlobStore, task: Task) -> Cid:
     """Where the head's model lies: the task names the first, every block names its own."""
@@ -25,14 +28,30 @@ def head_model_cid(store: BlobStore, task: Task) -> Cid:
     return get_record(store, Cid.dag_cbor(task.head_block), BlockNode).model
 
 
-def head_model(store: BlobStore, task: Task) -> Vector:
-    """The model the round starts from, its root rebuilt."""
-    return fetch(store, task, head_model_cid(store, task), task.head_root)
-
-
 def fetch(store: BlobStore, task: Task, cid: Cid, root: Digest) -> Vector:
     """A model of this task, checked against the root that the ledger knows."""
     return get_model(store, cid, task.config.dimension, s=task.config.scale, root=root, pin=True)
+
+
+class FetchOnce:
+    """Fetches every model once, for checks that need the same ones; whoever only checks pins nothing."""
+
+    def __init__(self) -> None:
+        """Nothing is fetched yet."""
+        self._kept: dict[tuple[Cid, Digest], Vector] = {}
+
+    def __call__(self, store: BlobStore, task: Task, cid: Cid, root: Digest) -> Vector:
+        """As `fetch`, or what was fetched before under the same name and root."""
+        found = self._kept.get((cid, root))
+        if found is None:
+            found = get_canonical_model(store, cid, task.config.dimension, s=task.config.scale, root=root)
+            self._kept[cid, root] = found
+        return found
+
+
+def head_model(store: BlobStore, task: Task, get: Fetch = fetch) -> Vector:
+    """The model the round starts from, its root rebuilt."""
+    return get(store, task, head_model_cid(store, task), task.head_root)
 
 
 def revealed_updates(store: BlobStore, task: Task) -> Iterator[Vector | None]:
@@ -52,22 +71,23 @@ def floats(u_D: Vector, task: Task) -> Floats:
     return decode(u_D, task.config.scale)
 
 
-def next_model(store: BlobStore, task: Task) -> tuple[tuple[int, ...], Vector]:
+def next_model(store: BlobStore, task: Task, get: Fetch = fetch) -> tuple[tuple[int, ...], Vector]:
     """The shares of the round and the model they make, from bytes that are checked against their roots."""
     tallied = task.round.tally
     if tallied is None:
         raise ProtocolError(f"round {task.round.number}: the scores are not tallied")
     if task.config.rule.is_attested:
-        included = _included_updates(store, task)
+        included = _included_updates(store, task, get)
         shares = attested_shares(task, included)
         chosen = iter(included)
         spread = [next(chosen) if counts else None for counts in tallied.included]
-        return shares, combine(_head(store, task, shares), spread, shares)
+        return shares, combine(_head(store, task, shares, get), spread, shares)
     shares = tallied.shares
     if task.config.rule.is_on_ranks:
-        return shares, combine_ranks(_head(store, task, shares), _included_updates(store, task), shares)
-    updates = [_update(store, task, index) if share else None for index, share in enumerate(shares[1:])]
-    return shares, combine(_head(store, task, shares), updates, shares)
+        included = _included_updates(store, task, get)
+        return shares, combine_ranks(_head(store, task, shares, get), included, shares)
+    updates = [_update(store, task, index, get) if share else None for index, share in enumerate(shares[1:])]
+    return shares, combine(_head(store, task, shares, get), updates, shares)
 
 
 def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
@@ -146,18 +166,18 @@ def check_proposal(store: BlobStore, task: Task) -> None:
     fetch(store, task, block.model, proposal.model_root)
 
 
-def _head(store: BlobStore, task: Task, shares: Sequence[int]) -> Vector | None:
-    return head_model(store, task) if shares[0] else None
+def _head(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch) -> Vector | None:
+    return head_model(store, task, get) if shares[0] else None
 
 
-def _update(store: BlobStore, task: Task, index: int) -> Vector:
+def _update(store: BlobStore, task: Task, index: int, get: Fetch) -> Vector:
     update = task.round.updates[task.round.order[index]]
     assert update.root is not None
     assert update.cid is not None
-    return fetch(store, task, Cid.dag_cbor(update.cid), update.root)
+    return get(store, task, Cid.dag_cbor(update.cid), update.root)
 
 
-def _included_updates(store: BlobStore, task: Task) -> list[Vector]:
+def _included_updates(store: BlobStore, task: Task, get: Fetch) -> list[Vector]:
     tallied = task.round.tally
     assert tallied is not None
-    return [_update(store, task, index) for index, counts in enumerate(tallied.included) if counts]
+    return [_update(store, task, index, get) for index, counts in enumerate(tallied.included) if counts]

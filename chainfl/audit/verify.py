@@ -1,6 +1,7 @@
 """Redo a round and compare: numbered checks, each `ok`, `mismatch` or `data unavailable` (docs/protocol.md 10)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,8 +23,11 @@ from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import decide, has_quorum, score_kind
 from chainfl.protocol.views import ordered_roots
-from chainfl.redo import block_record, fetch, next_model
+from chainfl.redo import Fetch, FetchOnce, block_record, next_model
 from chainfl.types import Digest, Id, Outcome, Phase
+
+SIDE_BY_SIDE = 2
+"""Updates fetched at once: one is read while another is hashed."""
 
 BlockHash = Callable[[int], Digest | None]
 """The hash of an EVM block, None where it cannot be had any more."""
@@ -69,15 +73,15 @@ CHECKS = (
 
 def check_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> Iterator[Finding]:
     """All checks of one round, in order. A round that ended before its tally has fewer."""
-    standing = played.standing()
+    standing, get = played.standing(), FetchOnce()
     yield _draw(played, block_hash)
     yield _commitments(played, standing)
-    yield _update_roots(standing, store)
+    yield _update_roots(standing, store, get)
     if standing.round.tally is not None:
-        yield from _tally(played, standing, store)
+        yield from _tally(played, standing, store, get)
     if standing.round.proposal is not None and played.outcome is not Outcome.VOID:
-        yield _model_root(standing, store)
-        yield _block_record(standing, store)
+        yield _model_root(standing, store, get)
+        yield _block_record(standing, store, get)
     if played.ended is not None:
         yield _rewards(played)
 
@@ -153,27 +157,28 @@ def _commitments(played: PlayedRound, standing: Task) -> Finding:
     return _finding(2, "every reveal opens its commitment", "they do")
 
 
-def _update_roots(standing: Task, store: BlobStore) -> Finding:
+def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """3. The bytes of every update that the committee vouched for are there and have the revealed root."""
     tallied = standing.round.tally
-    checked = 0
-    for index, id_ in enumerate(standing.round.order):
-        update = standing.round.updates[id_]
-        assert update.root is not None
-        assert update.cid is not None
-        if tallied is not None and not tallied.included[index]:
-            continue
-        try:
-            fetch(store, standing, Cid.dag_cbor(update.cid), update.root)
-        except StoreError as error:
-            return _finding(3, f"bytes of participant {id_}'s update", str(error), Verdict.UNAVAILABLE)
-        except VerificationError as error:
-            return _finding(3, f"participant {id_}: root {update.root.hex()}", str(error), Verdict.MISMATCH)
-        checked += 1
-    return _finding(3, "every counted update has its revealed root", f"{checked} rebuilt")
+    counted = [
+        id_ for index, id_ in enumerate(standing.round.order) if tallied is None or tallied.included[index]
+    ]
+    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="updates") as pool:
+        fetched = [pool.submit(_vector, standing, store, id_, get) for id_ in counted]
+        for id_, update in zip(counted, fetched, strict=True):
+            try:
+                update.result()
+            except StoreError as error:
+                pool.shutdown(cancel_futures=True)
+                return _finding(3, f"bytes of participant {id_}'s update", str(error), Verdict.UNAVAILABLE)
+            except VerificationError as error:
+                pool.shutdown(cancel_futures=True)
+                root = standing.round.updates[id_].root or b""
+                return _finding(3, f"participant {id_}: root {root.hex()}", str(error), Verdict.MISMATCH)
+    return _finding(3, "every counted update has its revealed root", f"{len(counted)} rebuilt")
 
 
-def _tally(played: PlayedRound, standing: Task, store: BlobStore) -> Iterator[Finding]:
+def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) -> Iterator[Finding]:
     """4 to 7. Inclusion, scores (distances from the bytes), shares and election are what the revealed scores give."""
     told = next(e.event for e in played.events if isinstance(e.event, events.Tallied))
     redone = standing.draft()
@@ -184,7 +189,7 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore) -> Iterator[Fi
     included = tallied.included if has_quorum(redone) else ()
     yield _compare(4, included, told.included)
     yield (
-        _distances(standing, store)
+        _distances(standing, store, get)
         if standing.config.rule.is_elected
         else _compare(5, tallied.head_score, told.head_score)
     )
@@ -192,7 +197,7 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore) -> Iterator[Fi
     yield _compare(7, elected or (), told.elected)
 
 
-def _distances(standing: Task, store: BlobStore) -> Finding:
+def _distances(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """5, CMFL. Every revealed distance is the exact one between the two updates."""
     try:
         for id_ in standing.round.committee:
@@ -201,39 +206,43 @@ def _distances(standing: Task, store: BlobStore) -> Finding:
                 continue
             kind = score_kind(standing.config.rule)
             told = decode_scores(kind, scores.revealed, len(standing.round.order)).entries
-            own = _vector(standing, store, id_)
+            own = _vector(standing, store, id_, get)
             for index, worker in enumerate(standing.round.order):
                 if told[index] == 2**128 - 1:
                     continue
-                expected = squared_distances(own, [_vector(standing, store, worker)])[0]
+                expected = squared_distances(own, [_vector(standing, store, worker, get)])[0]
                 if expected != told[index]:
                     return _compare(5, f"validator {id_} to worker {worker}: {expected}", told[index])
     except StoreError as error:
         return _finding(5, "the updates' bytes", str(error), Verdict.UNAVAILABLE)
+    except VerificationError as error:
+        return _finding(5, "the updates' bytes", str(error), Verdict.MISMATCH)
     return _finding(5, "every distance is exact", "they are")
 
 
-def _vector(standing: Task, store: BlobStore, id_: Id) -> Vector:
+def _vector(standing: Task, store: BlobStore, id_: Id, get: Fetch) -> Vector:
     update = standing.round.updates[id_]
     assert update.root is not None
     assert update.cid is not None
-    return fetch(store, standing, Cid.dag_cbor(update.cid), update.root)
+    return get(store, standing, Cid.dag_cbor(update.cid), update.root)
 
 
-def _model_root(standing: Task, store: BlobStore) -> Finding:
+def _model_root(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """8. Combining head and updates with the round's shares gives the proposed model."""
     proposal = standing.round.proposal
     assert proposal is not None
     try:
-        shares, model_D = next_model(store, standing)
+        shares, model_D = next_model(store, standing, get)
     except StoreError as error:
-        return _finding(8, "the updates' bytes", str(error), Verdict.UNAVAILABLE)
+        return _finding(8, "the bytes of head and updates", str(error), Verdict.UNAVAILABLE)
+    except VerificationError as error:
+        return _finding(8, "the bytes of head and updates", str(error), Verdict.MISMATCH)
     if proposal.shares and proposal.shares != shares:
         return _compare(8, shares, proposal.shares)
     return _compare(8, merkle.root(model_D).hex(), proposal.model_root.hex())
 
 
-def _block_record(standing: Task, store: BlobStore) -> Finding:
+def _block_record(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """9. The record in the store tells what the ledger knows, links to its parent, and its model can be had."""
     proposal, tallied = standing.round.proposal, standing.round.tally
     assert proposal is not None
@@ -245,7 +254,7 @@ def _block_record(standing: Task, store: BlobStore) -> Finding:
         expected = block_record(store, standing, miner, block.model, shares)
         if block != expected:
             return _compare(9, _differences(expected, block), _differences(block, expected))
-        fetch(store, standing, block.model, proposal.model_root)
+        get(store, standing, block.model, proposal.model_root)
     except StoreError as error:
         return _finding(9, f"block {Cid.dag_cbor(proposal.block)}", str(error), Verdict.UNAVAILABLE)
     except VerificationError as error:

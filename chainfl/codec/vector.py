@@ -78,6 +78,13 @@ def from_bytes(data: Buffer, d: int, *, out: Vector | None = None) -> Vector:
     return u_D
 
 
+def to_native(u: Vector) -> Vector:
+    """The same parameters in this machine's byte order, written over the old ones: no second copy is made."""
+    if u.dtype.isnative:
+        return u
+    return u.byteswap(inplace=True).view(np.uint32)
+
+
 def view_bytes(data: Buffer, d: int) -> NDArray[np.uint32]:
     """The parameters in canonical bytes, not copied: a big-endian array that `root` and `combine` accept."""
     check_bytes(memoryview(data).nbytes, d)
