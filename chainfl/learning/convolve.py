@@ -1,4 +1,4 @@
-"""Convolutions on CPUs, of "same" size and stride 1, about twice as fast as direct ones (docs/adr/0011).
+"""Convolutions on CPUs, of "same" size and stride 1, with fewer multiplications than direct ones (docs/adr/0011).
 
 They follow Toom and Cook, and Winograd (minimal filtering): a tile of TILE by TILE results comes from R² products,
 R = TILE + k - 1, instead of TILE² · k², which is a sixth (5x5) or a quarter (3x3). The products are one batch of
