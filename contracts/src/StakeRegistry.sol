@@ -44,18 +44,23 @@ contract StakeRegistry is IStakeRegistry {
     function deposit() external payable {
         require(msg.value != 0, ZeroAmount());
 
-        _deposit();
+        free[msg.sender] += msg.value;
+
+        emit Deposited(msg.sender, msg.value);
     }
 
     /// @inheritdoc IStakeRegistry
     function allocate(address task, uint256 amount) external payable {
-        require(amount != 0, ZeroAmount());
-        require(ITaskList(factory).isTask(task), NotATask(task));
-
-        if (msg.value != 0) _deposit();
-        _takeFree(amount);
         Allocation storage stake = _allocations[task][msg.sender];
-        uint256 nowBonded = stake.bonded + amount;
+        uint256 nowBonded = stake.bonded;
+        require(amount != 0, ZeroAmount());
+        // Only a task can have anything bonded to it.
+        require(nowBonded != 0 || ITaskList(factory).isTask(task), NotATask(task));
+
+        if (msg.value != 0) emit Deposited(msg.sender, msg.value);
+        // What is paid and allocated at once need not be booked as free in between.
+        if (msg.value != amount) _takeFree(msg.value, amount);
+        nowBonded += amount;
         stake.bonded = nowBonded.toUint128();
 
         emit Allocated(task, msg.sender, amount);
@@ -110,7 +115,7 @@ contract StakeRegistry is IStakeRegistry {
     function withdraw(uint256 amount, address to) external {
         require(amount != 0, ZeroAmount());
 
-        _takeFree(amount);
+        _takeFree(0, amount);
 
         emit Withdrawn(msg.sender, to, amount);
 
@@ -168,14 +173,9 @@ contract StakeRegistry is IStakeRegistry {
 
     /* INTERNAL */
 
-    function _deposit() private {
-        free[msg.sender] += msg.value;
-
-        emit Deposited(msg.sender, msg.value);
-    }
-
-    function _takeFree(uint256 amount) private {
-        uint256 has = free[msg.sender];
+    /// @dev Takes from what the sender has, together with what it pays now.
+    function _takeFree(uint256 paid, uint256 amount) private {
+        uint256 has = free[msg.sender] + paid;
         require(has >= amount, NotEnoughFree(msg.sender, has, amount));
 
         free[msg.sender] = has - amount;

@@ -21,7 +21,7 @@ library SortitionTree {
     uint256 internal constant MAX_TOTAL = type(uint32).max;
     /// Sums the lanes: in `word · ONES`, lane i is the sum of lanes 0 … i.
     uint256 private constant ONES = 0x0000000100000001000000010000000100000001000000010000000100000001;
-    uint256 private constant LANE = type(uint32).max;
+    uint256 private constant LANE = 0xffffffff;
 
     /// The tree would hold more than it can: nobody can enter or top up by that much.
     error StakeTooHigh(uint256 total);
@@ -106,46 +106,62 @@ library SortitionTree {
     }
 
     /// @dev The place among all tickets of a place among those left.
-    function _skip(uint256[] memory cuts, uint256 count, uint256 ticket) private pure returns (uint256) {
-        unchecked {
-            for (uint256 i = 0; i < count; ++i) {
-                uint256 cut = cuts[i];
-                if (ticket < cut >> 32) break;
-                ticket += cut & LANE;
+    function _skip(uint256[] memory cuts, uint256 count, uint256 ticket)
+        private
+        pure
+        returns (uint256 place)
+    {
+        place = ticket;
+        assembly ("memory-safe") {
+            let next := add(cuts, 32)
+            for { let end := add(next, shl(5, count)) } lt(next, end) { next := add(next, 32) } {
+                let cut := mload(next)
+                if lt(place, shr(32, cut)) { break }
+                place := add(place, and(cut, LANE))
             }
-            return ticket;
         }
     }
 
     function _insert(uint256[] memory cuts, uint256 place, uint256 cut) private pure {
-        unchecked {
-            for (; place > 0 && cuts[place - 1] > cut; --place) {
-                cuts[place] = cuts[place - 1];
+        assembly ("memory-safe") {
+            let first := add(cuts, 32)
+            let at := add(first, shl(5, place))
+            for {} gt(at, first) {} {
+                let below := mload(sub(at, 32))
+                if iszero(gt(below, cut)) { break }
+                mstore(at, below)
+                at := sub(at, 32)
             }
-            cuts[place] = cut;
+            mstore(at, cut)
         }
     }
 
-    /// @dev Who holds a ticket, where its tickets start, and how many it has. Reads one word per level.
+    /// @dev Who holds a ticket, where its tickets start, and how many it has. Reads one word per level. Assembly saves a third
+    /// of what a level takes: there are five of them for 10,000 accounts, and a round draws eight times or more.
     function _find(StakeTree storage tree, uint256 levels, uint256 ticket)
         private
         view
         returns (uint256 id, uint256 start, uint256 weight)
     {
-        unchecked {
-            uint256 rest = ticket;
-            while (levels-- != 0) {
-                uint256 sums = tree.words[levels << 32 | id] * ONES;
-                // The lane is the number of prefix sums that are not above the ticket; the last sum always is.
-                uint256 lane = (sums >> 96 & LANE) <= rest ? 4 : 0;
-                if ((sums >> ((lane + 1) << 5) & LANE) <= rest) lane += 2;
-                if ((sums >> (lane << 5) & LANE) <= rest) lane += 1;
-                uint256 before = lane == 0 ? 0 : sums >> ((lane - 1) << 5) & LANE;
-                rest -= before;
-                id = id << 3 | lane;
-                weight = (sums >> (lane << 5) & LANE) - before;
+        assembly ("memory-safe") {
+            let rest := ticket
+            // The words' keys are hashed with the mapping's slot, which is the tree's.
+            mstore(32, tree.slot)
+            for {} levels {} {
+                levels := sub(levels, 1)
+                mstore(0, or(shl(32, levels), id))
+                let sums := mul(sload(keccak256(0, 64)), ONES)
+                // The lane is the number of prefix sums that are not above the ticket; the last sum always is. `shift` is
+                // where it stands.
+                let shift := shl(7, iszero(gt(and(shr(96, sums), LANE), rest)))
+                shift := or(shift, shl(6, iszero(gt(and(shr(add(shift, 32), sums), LANE), rest))))
+                shift := or(shift, shl(5, iszero(gt(and(shr(shift, sums), LANE), rest))))
+                let before := and(shr(shift, shl(32, sums)), LANE)
+                weight := sub(and(shr(shift, sums), LANE), before)
+                rest := sub(rest, before)
+                id := or(shl(3, id), shr(5, shift))
             }
-            start = ticket - rest;
+            start := sub(ticket, rest)
         }
     }
 

@@ -59,7 +59,8 @@ library TaskEnrolment {
     }
 
     /// @notice See `IStakeTask.onStakeChanged`.
-    function onStakeChanged(State storage s, address who, uint256 bonded) external {
+    /// @dev Part of the task's own code: reaching into the library would cost a twentieth of a change of stake.
+    function onStakeChanged(State storage s, address who, uint256 bonded) internal {
         require(msg.sender == TaskArgs.origin().registry, ITrainingTask.NotRegistry());
 
         if (s.accounts[who].id != 0) _applyOrQueue(s, s.place, who, bonded);
