@@ -30,7 +30,7 @@ TILE: Final = 4
 TERMS: Final = 8
 """Terms of every sum in the kernels; shorter sums are filled up with zeros."""
 TILED_AT_ONCE: Final = 4
-PATCHED_AT_ONCE: Final = 8
+PATCHED_AT_ONCE: Final = 16
 """Samples that go through a layer together: few enough for what lies between to stay in the cache."""
 FEW: Final = 4
 """Up to so many channels, patches are the fastest way."""

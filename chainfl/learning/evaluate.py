@@ -27,7 +27,7 @@ from chainfl.learning.compute import (
 from chainfl.learning.dataset import Rows, Samples
 from chainfl.learning.models import Flat, ModelSpec, load_flat, spec_of
 
-CHUNK: Final = 100
+CHUNK: Final = 300
 """Samples that go through a model together; part of what fixes the bits of a score."""
 
 
