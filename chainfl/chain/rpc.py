@@ -34,7 +34,10 @@ class WebSocketRpc(JSONBaseProvider):
         """Send one request and wait for its answer."""
         try:
             if self._socket is None:
-                opening = connect(self._url, open_timeout=self._timeout, max_size=_MAX_MESSAGE)
+                # No pings from a thread of their own: every answer is awaited with a time limit anyway.
+                opening = connect(
+                    self._url, open_timeout=self._timeout, max_size=_MAX_MESSAGE, ping_interval=None
+                )
                 self._socket = self._open.enter_context(opening)
             self._socket.send(self.encode_rpc_request(method, params).decode())
             return cast(RPCResponse, json.loads(self._socket.recv(self._timeout)))
