@@ -100,8 +100,12 @@ def get_canonical_model(
     s: int | None = None,
     root: bytes | None = None,
     pin: bool = False,
+    threads: int | None = None,
 ) -> Vector:
-    """As `get_model`, in the order of the bytes, which trees and combining take as well: nothing is turned around."""
+    """As `get_model`, in the order of the bytes, which trees and combining take as well: nothing is turned around.
+
+    `threads` hash the tree; one is best where several models are got side by side.
+    """
     node = get_model_node(store, cid, d, s=s, root=root)
     if pin:
         store.pin(cid)
@@ -112,7 +116,7 @@ def get_canonical_model(
             raise ModelMismatchError(f"model {cid}: a chunk has {len(chunk)} bytes, expected {size}")
         data[at : at + size] = chunk
         at += size
-    found = merkle.root(u_D)
+    found = merkle.root(u_D, threads=threads)
     if found != node.root:
         raise ModelMismatchError(
             f"model {cid}: its bytes have root {found.hex()}, its node says {node.root.hex()}"

@@ -44,7 +44,8 @@ class FetchOnce:
         """As `fetch`, or what was fetched before under the same name and root."""
         found = self._kept.get((cid, root))
         if found is None:
-            found = get_canonical_model(store, cid, task.config.dimension, s=task.config.scale, root=root)
+            d, s = task.config.dimension, task.config.scale
+            found = get_canonical_model(store, cid, d, s=s, root=root, threads=1)
             self._kept[cid, root] = found
         return found
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -81,8 +80,8 @@ class DirectoryStore:
         return data
 
     def get_many(self, cids: Iterable[Cid], max_bytes: int) -> Iterator[bytes]:
-        """Get side by side; bytes come in the order asked."""
-        return in_order(partial(self.get, max_bytes=max_bytes), cids, SIDE_BY_SIDE)
+        """Get one after the other: a file read takes less time than handing it to a thread."""
+        return (self.get(cid, max_bytes) for cid in cids)
 
     def has(self, cid: Cid) -> bool:
         """Whether there is a block of this name."""
