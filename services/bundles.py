@@ -11,7 +11,6 @@ from chainfl.audit import evidence
 from chainfl.audit.bundle import Bundle, BundleWriter, Subject, Taker, begin_bundle, open_bundle, walk_round
 from chainfl.audit.evidence import ProvenChain
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
-from chainfl.audit.verify import check_round
 from chainfl.chain.abi import decode_log
 from chainfl.chain.code import Contracts, contracts_of
 from chainfl.codec import car
@@ -28,7 +27,7 @@ from chainfl.ports import BlobStore
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
 from chainfl.types import Address, Digest
-from services.auditing import AuditedRound
+from services.auditing import AuditedRound, audit_round
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -140,10 +139,7 @@ def verify_bundle(
         check_blobs(bundle, proven)
         store = bundle.store()
         chosen = _chosen(proven.rounds, subject.round if number is None else number)
-        audited = tuple(
-            AuditedRound(played, tuple(check_round(played, store, proven.chain.block_hash)))
-            for played in chosen
-        )
+        audited = tuple(audit_round(played, store, proven.chain.block_hash) for played in chosen)
     return BundleAudit(subject, proven.contracts, audited)
 
 

@@ -11,10 +11,10 @@ from web3.types import TxParams
 
 from chainfl.audit.challenge import Lie, find_lie, note_lie
 from chainfl.audit.verify import Verdict
-from chainfl.chain.abi import decode_revert, functions
-from chainfl.chain.reader import as_address, read_call
+from chainfl.chain.abi import as_address, functions
+from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import outside
-from chainfl.chain.send import checksum
+from chainfl.chain.send import checksum, in_our_words
 from chainfl.codec.commitments import finder_note
 from chainfl.errors import StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
@@ -123,7 +123,8 @@ def plan_challenge(
     note_gas, proof_gas = (_estimate(w3, sender, task.address, data) for data in (noting, proving))
     with outside("reading fees"):
         price = w3.eth.gas_price
-    slashes = [_slash(w3, task, id_, sender) for id_ in _guilty(task)]
+    (registry,) = read_call(w3, "TrainingTask", task.address, "registry")
+    slashes = [_slash(w3, as_address(registry), task, id_, sender) for id_ in _guilty(task)]
     told = [slashed for _, slashed in slashes]
     return ChallengePlan(
         lie,
@@ -143,11 +144,10 @@ def _guilty(task: Task) -> list[Id]:
     return [round_.proposer, *(id_ for id_ in round_.committee if round_.votes.get(id_, False))]
 
 
-def _slash(w3: Web3, task: Task, id_: Id, finder: Address) -> tuple[Guilty, Slashed]:
+def _slash(w3: Web3, registry: Address, task: Task, id_: Id, finder: Address) -> tuple[Guilty, Slashed]:
     """What the registry would take from an account: its real stake, slashed by the rules."""
     account, config = task.by_id(id_).address, task.config
-    (registry,) = read_call(w3, "TrainingTask", task.address, "registry")
-    (values,) = read_call(w3, "StakeRegistry", as_address(registry), "allocation", task.address, account)
+    (values,) = read_call(w3, "StakeRegistry", registry, "allocation", task.address, account)
     held = stake.Allocation(*values)
     ledger = stake.Registry(allocations={(task.address, account): held})
     parts = (finder, config.finder_part, config.burn_part)
@@ -165,5 +165,4 @@ def _estimate(w3: Web3, sender: Address, to: Address, data: bytes) -> int:
         with outside("trying the challenge"):
             return w3.eth.estimate_gas(call, "pending")
     except ContractLogicError as error:
-        raw = error.data if isinstance(error.data, str) else "0x"
-        raise decode_revert(bytes.fromhex(raw.removeprefix("0x"))) from None
+        raise in_our_words(error) from None

@@ -15,7 +15,7 @@ from eth_abi.exceptions import DecodingError
 
 from chainfl.artifacts import load
 from chainfl.codec.commitments import keccak256
-from chainfl.errors import ProtocolError
+from chainfl.errors import InputError, ProtocolError
 from chainfl.protocol import errors, events
 from chainfl.types import Address
 
@@ -39,6 +39,21 @@ class Function:
     def result(self, data: bytes) -> tuple[Any, ...]:
         """The values of an answer."""
         return tuple(abi_decode(self.outputs, data))
+
+
+def as_address(text: str) -> Address:
+    """An address from the form that an ABI decoder gives, or a person.
+
+    Raises:
+        InputError: it is something else.
+    """
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 20:
+        raise InputError(f"{text!r:.100} is not an address: 0x and 40 hex digits are expected")
+    return Address(raw)
 
 
 def type_name(item: Mapping[str, Any]) -> str:
@@ -119,9 +134,12 @@ def _build(kind: Any, values: Sequence[Any]) -> events.Event:
 
 def _ours(hint: Any, value: Any) -> Any:
     if hint is Address:
-        return Address(bytes.fromhex(value.removeprefix("0x")))
+        return as_address(value)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return hint(value)
+    if isinstance(value, bytes) and hint == tuple[int, ...]:
+        # Shares, packed four bytes each.
+        return tuple(int.from_bytes(value[at : at + 4], "big") for at in range(0, len(value), 4))
     return tuple(value) if isinstance(value, (list, tuple)) else value
 
 

@@ -13,7 +13,7 @@ from eth_abi.abi import decode as abi_decode
 from eth_abi.exceptions import DecodingError
 
 from chainfl.artifacts import load
-from chainfl.chain.abi import functions
+from chainfl.chain.abi import as_address, functions
 from chainfl.errors import VerificationError
 from chainfl.types import Address, Rule, Statistic, TaskConfig
 
@@ -94,7 +94,7 @@ def read_task_code(code: bytes) -> TaskCode:
     except (DecodingError, ValueError) as error:
         raise VerificationError(f"the terms in its code cannot be read: {error}") from error
     implementation = Address(code[len(_CLONE_START) : start])
-    return TaskCode(implementation, _address(registry), task_id, _address(sponsor), config)
+    return TaskCode(implementation, as_address(registry), task_id, as_address(sponsor), config)
 
 
 def as_config(values: tuple[object, ...]) -> TaskConfig:
@@ -186,10 +186,6 @@ def _pushed_words(code: bytes) -> Iterator[tuple[int, bytes]]:
         if size == 32:
             yield at + 1, code[at + 1 : at + 33]
         at += 1 + size
-
-
-def _address(text: str) -> Address:
-    return Address(bytes.fromhex(text.removeprefix("0x")))
 
 
 def _hex(address: Address) -> str:

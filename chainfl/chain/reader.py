@@ -9,14 +9,15 @@ from web3 import Web3
 from web3.exceptions import BlockNotFound, ContractLogicError
 from web3.types import FilterParams, LogReceipt
 
-from chainfl.chain.abi import decode_log, decode_revert, functions
-from chainfl.chain.rpc import check_chain, outside
-from chainfl.chain.send import checksum
-from chainfl.errors import InputError, LedgerError
+from chainfl.chain.abi import as_address, decode_log, functions
+from chainfl.chain.code import as_config
+from chainfl.chain.rpc import check_chain, has_answered, outside
+from chainfl.chain.send import checksum, in_our_words
+from chainfl.errors import LedgerError
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.protocol.replay import fold
 from chainfl.protocol.state import Task, new_task
-from chainfl.types import Address, Digest, Rule, Statistic, TaskConfig
+from chainfl.types import Address, Digest, TaskConfig
 
 _SPAN = 2_000
 """Blocks asked for at once; halved when an endpoint finds that too many."""
@@ -43,8 +44,7 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
         with outside(f"reading {contract}.{name}"):
             answer = w3.eth.call({"to": checksum(at), "data": data})
     except ContractLogicError as error:
-        raw = error.data if isinstance(error.data, str) else "0x"
-        raise decode_revert(bytes.fromhex(raw.removeprefix("0x"))) from None
+        raise in_our_words(error) from None
     if not answer and function.outputs:
         raise LedgerError(f"no {contract} lives at {checksum(at)} on this chain")
     return function.result(bytes(answer))
@@ -53,23 +53,7 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
 def read_config(w3: Web3, task: Address) -> TaskConfig:
     """A task's frozen terms."""
     (values,) = read_call(w3, "TrainingTask", task, "config")
-    plain = dict(zip(TaskConfig.__dataclass_fields__, values, strict=True))
-    return TaskConfig(**plain | {"rule": Rule(plain["rule"]), "statistic": Statistic(plain["statistic"])})
-
-
-def as_address(text: str) -> Address:
-    """An address from the form that an ABI decoder gives, or a person.
-
-    Raises:
-        InputError: it is something else.
-    """
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 20:
-        raise InputError(f"{text!r:.100} is not an address: 0x and 40 hex digits are expected")
-    return Address(raw)
+    return as_config(values)
 
 
 class TaskReader:
@@ -111,7 +95,7 @@ class TaskReader:
         return self.task
 
     def _read_until(self, until: int) -> None:
-        fresh = self._fetch(self._next_block, until, self._address)
+        fresh = fetch_events(self._w3, self._next_block, until, self._address)
         if fresh:
             task = self.task.draft()
             for logged in fresh:
@@ -137,7 +121,7 @@ class TaskReader:
         (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
         with outside("reading the chain's head"):
             newest = self._w3.eth.block_number
-        for logged in self._fetch(self._from_block, newest, as_address(factory)):
+        for logged in fetch_events(self._w3, self._from_block, newest, as_address(factory)):
             event = logged.event
             if isinstance(event, TaskCreated) and (event.task_id, event.task) == (task_id, self._address):
                 self._next_block = self._from_block = logged.block_number
@@ -154,9 +138,8 @@ class TaskReader:
             gone = True
         if not gone:
             return
-        check_chain(
-            self._w3, self._chain_id
-        )  # an endpoint that moved to another chain looks like a deep reorg
+        # An endpoint that moved to another chain looks like a deep reorg.
+        check_chain(self._w3, self._chain_id)
         self._next_block = next(reversed(self._marks), self._from_block - 1) + 1
         self.log = [logged for logged in self.log if logged.block_number < self._next_block]
         task = self.created.draft()
@@ -173,22 +156,24 @@ class TaskReader:
         if len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
 
-    def _fetch(self, first: int, last: int, emitter: Address) -> list[ChainEvent]:
-        found, span = list[ChainEvent](), _SPAN
-        while first <= last:
-            until = min(first + span - 1, last)
-            wanted: FilterParams = {"address": checksum(emitter), "fromBlock": first, "toBlock": until}
-            try:
-                with outside(f"reading events of blocks {first} to {until}"):
-                    logs = self._w3.eth.get_logs(wanted)
-            except LedgerError:
-                if span == 1:
-                    raise
-                span = max(1, span // 2)
-                continue
-            found.extend(filter(None, map(_event_of, logs)))
-            first = until + 1
-        return found
+
+def fetch_events(w3: Web3, first: int, last: int, emitter: Address) -> list[ChainEvent]:
+    """What a contract emitted in these blocks; an endpoint that finds them too many is asked for fewer at once."""
+    found, span = list[ChainEvent](), _SPAN
+    while first <= last:
+        until = min(first + span - 1, last)
+        wanted: FilterParams = {"address": checksum(emitter), "fromBlock": first, "toBlock": until}
+        try:
+            with outside(f"reading events of blocks {first} to {until}"):
+                logs = w3.eth.get_logs(wanted)
+        except LedgerError as error:
+            if span == 1 or not has_answered(error):
+                raise
+            span = max(1, span // 2)
+            continue
+        found.extend(filter(None, map(_event_of, logs)))
+        first = until + 1
+    return found
 
 
 def _event_of(log: LogReceipt | Mapping[str, Any]) -> ChainEvent | None:

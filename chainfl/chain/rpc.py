@@ -76,6 +76,12 @@ def outside(what: str) -> Iterator[None]:
         raise LedgerError(f"{what}: {_one_line(error)}") from error
 
 
+def has_answered(error: LedgerError) -> bool:
+    """Whether the endpoint refused, rather than being away or silent: only then is asking for less worth a try."""
+    cause = error.__cause__
+    return isinstance(cause, requests.HTTPError) or not isinstance(cause, OSError | WebSocketException)
+
+
 def check_chain(w3: Web3, expected: int | None) -> int:
     """The endpoint's chain id, refused when it is not the one that is meant."""
     with outside("asking the endpoint for its chain id"):
@@ -92,5 +98,8 @@ def _one_line(error: BaseException) -> str:
         return "the endpoint does not answer: is it running, and is its address right?"
     if isinstance(error, requests.Timeout | TimeoutError):
         return "the endpoint did not answer in time"
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        # Its own text has the address, and in that many keep the key of their account with a provider.
+        return f"the endpoint answered {error.response.status_code} {error.response.reason}"
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."

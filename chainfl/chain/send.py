@@ -115,7 +115,7 @@ class Sender:
                 needed = self._w3.eth.estimate_gas(call, "pending")
                 return needed * (100 + _GAS_MARGIN_PERCENT) // 100 + _GAS_MARGIN
         except ContractLogicError as error:
-            raise _in_our_words(error) from None
+            raise in_our_words(error) from None
 
     def _deliver(self, call: TxParams, gas: int) -> TxReceipt:
         """Send under the next nonce; send again with a higher fee when it does not get through."""
@@ -129,11 +129,19 @@ class Sender:
             if receipt is not None:
                 return receipt
             if time.monotonic() - started > self._settings.give_up_after:
-                raise LedgerError(
-                    f"transaction {hashes[-1].to_0x_hex()} (nonce {nonce}) was not mined within "
-                    f"{self._settings.give_up_after:.0f} s: it may still be; check before sending it again"
-                )
+                raise self._not_in_time(hashes, nonce)
             max_fee, tip = (fee * (100 + _BUMP_PERCENT) // 100 + 1 for fee in (max_fee, tip))
+
+    def _not_in_time(self, hashes: list[HexBytes], nonce: int) -> LedgerError:
+        name, seconds = f"transaction {hashes[-1].to_0x_hex()} (nonce {nonce})", self._settings.give_up_after
+        if any(self._receipt(hash_) is not None for hash_ in hashes):
+            return LedgerError(
+                f"{name} was mined, but {self._settings.confirmations} blocks did not follow within {seconds:.0f} s: "
+                "is this chain making blocks? Ask for fewer confirmations where it makes them on demand only"
+            )
+        return LedgerError(
+            f"{name} was not mined within {seconds:.0f} s: it may still be; check before sending it again"
+        )
 
     def _fees(self) -> tuple[int, int]:
         base = self._w3.eth.get_block("latest").get("baseFeePerGas", 0)
@@ -202,14 +210,15 @@ class Sender:
             with outside("asking why a transaction failed"):
                 self._w3.eth.call(call, receipt["blockNumber"])
         except ContractLogicError as error:
-            return _in_our_words(error)
+            return in_our_words(error)
         except LedgerError as error:
             return ProtocolError(f"transaction {receipt['transactionHash'].to_0x_hex()} failed; {error}")
         name = receipt["transactionHash"].to_0x_hex()
         return ProtocolError(f"transaction {name} failed: it was overtaken or ran out of gas")
 
 
-def _in_our_words(error: ContractLogicError) -> ProtocolError:
+def in_our_words(error: ContractLogicError) -> ProtocolError:
+    """A contract's refusal as the error of ours that it is."""
     data = error.data
     if isinstance(data, str) and data.startswith("0x"):
         return decode_revert(bytes.fromhex(data[2:]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,14 +54,34 @@ def key_options(command: F) -> F:
 
 def task_options(command: F) -> F:
     """`--task` and `--from-block`."""
-    command = click.option(
+    command = _from_block_option(command)
+    return click.option("--task", required=True, envvar="CHAINFL_TASK", help="Address of the task.")(command)
+
+
+def task_argument(command: Callable[..., int]) -> Callable[..., int]:
+    """The task by its address alone, or by `--task` as elsewhere; and `--from-block`."""
+
+    @_from_block_option
+    @click.option("--task", envvar="CHAINFL_TASK", help="Address of the task, in place of TASK.")
+    @click.argument("address", metavar="[TASK]", required=False)
+    @wraps(command)
+    def with_task(address: str | None, task: str | None, **others: Any) -> int:
+        chosen = address or task
+        if chosen is None:
+            raise InputError("which task? Give its address, or set CHAINFL_TASK")
+        return command(task=chosen, **others)
+
+    return with_task
+
+
+def _from_block_option(command: F) -> F:
+    return click.option(
         "--from-block",
         type=int,
         default=0,
         envvar="CHAINFL_FROM_BLOCK",
         help="A block not after the task's creation [0].",
     )(command)
-    return click.option("--task", required=True, envvar="CHAINFL_TASK", help="Address of the task.")(command)
 
 
 def store_option(command: F) -> F:
@@ -120,15 +141,9 @@ def parse_address(text: str) -> "Address":
     Raises:
         InputError: it is something else.
     """
-    from chainfl.types import Address
+    from chainfl.chain.abi import as_address
 
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 20:
-        raise InputError(f"{text!r} is not an address: 0x and 40 hex digits are expected")
-    return Address(raw)
+    return as_address(text)
 
 
 def parse_ether(text: str) -> int:

@@ -9,8 +9,8 @@ from web3 import Web3
 from web3.exceptions import BlockNotFound
 from web3.types import FilterParams
 
-from chainfl.chain.abi import decode_log
-from chainfl.chain.reader import as_address, read_call, read_config
+from chainfl.chain.abi import as_address, decode_log
+from chainfl.chain.reader import read_call, read_config
 from chainfl.chain.rpc import outside
 from chainfl.chain.send import checksum
 from chainfl.errors import LedgerError

@@ -4,8 +4,7 @@ import logging
 import secrets
 import threading
 
-from chainfl.audit.challenge import Lie, find_lie
-from chainfl.codec.commitments import finder_note
+from chainfl.audit.challenge import Lie, find_lie, note_lie
 from chainfl.errors import ChainflError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.state import Task
@@ -50,10 +49,7 @@ class Watcher:
             lie.round, lie.attempt, lie.position, lie.found, lie.expected,
         )  # fmt: skip
         salt = secrets.token_bytes(32)
-        note = finder_note(
-            task.chain_id, task.address, lie.round, lie.attempt, lie.position, self._ledger.me, salt
-        )
-        self._ledger.note_finding(note)
+        note_lie(self._ledger, task, lie, salt)
         self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, salt)
         _log.warning("round %d.%d: convicted", lie.round, lie.attempt)
 

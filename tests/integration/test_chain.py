@@ -14,9 +14,10 @@ from chainfl.chain.reader import TaskReader, read_call
 from chainfl.chain.rpc import WebSocketRpc, check_chain, open_rpc
 from chainfl.errors import InputError, LedgerError
 from chainfl.protocol import errors
+from chainfl.protocol.events import ScoresRevealed, Silent
+from chainfl.protocol.views import earnings
 from chainfl.types import Outcome, Phase, Rule
 from services.auditing import audit, played_rounds
-from services.demo import earned
 from tests.integration.chain import Devchain, devchain, open_task
 from tests.protocol.scene import ETHER
 
@@ -85,11 +86,11 @@ def test_workers_committee_and_callers_claim_what_they_earned(chain: Devchain) -
     ended = task.reader().refresh()
 
     paid = {
-        account: me.ledger.claim([1]) for account, me in task.people.items() if earned(ended, account) > 0
+        account: me.ledger.claim([1]) for account, me in task.people.items() if earnings(ended, account) > 0
     }
 
     assert ended.round.phase is Phase.ENDED
-    assert paid == {account: earned(ended, account) for account in paid}
+    assert paid == {account: earnings(ended, account) for account in paid}
     assert sum(paid.values()) == ended.owed
     assert task.reader().refresh().owed == 0
     with pytest.raises(errors.RuleError):
@@ -112,6 +113,26 @@ def test_a_reorg_takes_back_what_had_been_read(chain: Devchain) -> None:
 
     assert after.round.phase is Phase.DRAW
     assert after == before
+
+
+def test_scores_of_updates_that_a_reorg_took_away_are_judged_anew(chain: Devchain) -> None:
+    task = open_task(chain, Rule.SOFTMAX, rounds=1, escrow=ETHER // 4)
+    watch = task.reader()
+    while watch.refresh().round.phase is not Phase.REVEAL:
+        task.turn(watch)
+    worker = min(watch.task.round.updates)
+    snapshot = chain.rpc("evm_snapshot", [])
+    while len(watch.refresh().round.scores) < 3:
+        task.turn(watch)
+
+    chain.rpc("evm_revert", [snapshot])
+    chain.skip(1)
+    task.live(2, asleep=frozenset({watch.task.by_id(worker).address}))
+
+    watch.refresh()
+    log = [logged.event for logged in watch.log]
+    assert {event.id for event in log if isinstance(event, ScoresRevealed)} == set(watch.task.round.committee)
+    assert {event.id for event in log if isinstance(event, Silent)} == {worker}
 
 
 def test_an_endpoint_of_another_chain_is_refused(chain: Devchain) -> None:

@@ -1,0 +1,91 @@
+"""Endpoints that refuse, or never answer: one line each, at once, and nothing of the address in it."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from web3 import Web3
+
+from chainfl.chain.reader import fetch_events
+from chainfl.chain.rpc import check_chain, open_rpc
+from chainfl.errors import LedgerError
+from chainfl.types import Address
+
+KEY = "4f3c2a1b"
+
+
+class Provider(ThreadingHTTPServer):
+    """An endpoint that answers every request with this status and body, and counts them."""
+
+    def __init__(self, status: int, answer: Any = None) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.status, self.answer, self.asked = status, answer, 0
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One request to the provider."""
+
+    server: Provider
+
+    def do_POST(self) -> None:
+        """Answer as the provider was told to."""
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked += 1
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **(self.server.answer or {})}).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+@contextmanager
+def provider(status: int, answer: Any = None) -> Iterator[tuple[Provider, Web3]]:
+    """Such an endpoint, and a connection to it whose address has a key in it."""
+    server = Provider(status, answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server, open_rpc(f"http://127.0.0.1:{server.server_port}/v3/{KEY}", timeout=5)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(401, "Unauthorized"), (429, "Too Many Requests")])
+def test_a_refusal_is_told_without_the_address_and_its_key(status: int, reason: str) -> None:
+    with provider(status) as (_, w3), pytest.raises(LedgerError) as refused:
+        check_chain(w3, None)
+
+    assert (
+        str(refused.value) == f"asking the endpoint for its chain id: the endpoint answered {status} {reason}"
+    )
+    assert KEY not in str(refused.value)
+
+
+def test_fewer_blocks_are_asked_for_until_an_endpoint_agrees_or_one_is_too_many() -> None:
+    too_many = {"error": {"code": -32005, "message": "query returned more than 10000 results"}}
+    with provider(200, too_many) as (server, w3), pytest.raises(LedgerError, match=r"blocks 0 to 0: .*10000"):
+        fetch_events(w3, 0, 5_000, Address(bytes(20)))
+
+    assert server.asked == 11  # 2,000 halved until 1
+
+
+def test_an_endpoint_that_never_answers_is_asked_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        w3 = open_rpc(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
+        with pytest.raises(LedgerError, match="did not answer in time"):
+            fetch_events(w3, 0, 5_000, Address(bytes(20)))
+        silent.setblocking(False)
+        waiting = silent.accept()[0]
+        waiting.close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
