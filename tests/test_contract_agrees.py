@@ -1,31 +1,46 @@
 """The contracts and the rules agree: random play gives the same answers, refusals, events and state in both.
 
-A sequence is a function of its seed: to see one again, play that seed.
+A sequence is a function of its seed: to see one again, play that seed. The state machine plays the same actions, each
+from a seed of its own, so that hypothesis can cut a sequence that fails down to the steps that matter.
 """
 
 import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
+from random import Random
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from chainfl.types import Phase, Rule
 from tests.agree.evm import Chain
-from tests.agree.play import play
+from tests.agree.play import Play, new_play, play
 from tests.agree.twin import CHAIN_ID, new_twin
 from tests.protocol.scene import SPONSOR, config
 
+DEPTH = os.environ.get("CHAINFL_TEST_DEPTH", "default")
 SEQUENCES = {"fast": 60, "default": 500, "deep": 500}
+MACHINES = {"fast": 20, "default": 500, "deep": 2_000}
+SEEDS = st.integers(0, 2**32 - 1)
 DEEP_STEPS = 200_000
 OFTEN = 20
 
 
 def _played(seeds: Iterator[int], sequences: int, steps: int) -> Counter[str]:
     """Play at least this many sequences and steps; answers what was reached how often."""
-    chain, seen = Chain(CHAIN_ID), Counter[str]()
+    seen = Counter[str]()
     while seen["sequences"] < sequences or seen["steps"] < steps:
-        seed, twin = next(seeds), new_twin(chain)
+        seed, twin = next(seeds), new_twin(Chain(CHAIN_ID))
         try:
             play(twin, seed)
         except Exception as error:
@@ -52,7 +67,7 @@ def _expect_often(seen: Counter[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_contract_and_rules_agree_on_every_answer_and_every_refusal() -> None:
-    sequences = SEQUENCES[os.environ.get("CHAINFL_TEST_DEPTH", "default")]
+    sequences = SEQUENCES[DEPTH]
 
     seen = _played(count(), sequences, 0)
 
@@ -66,6 +81,58 @@ def test_contract_and_rules_agree_over_many_steps() -> None:
     seen = _played(count(1_000_000), 0, DEEP_STEPS)
 
     _expect_often(seen)
+
+
+class Agreement(RuleBasedStateMachine):
+    """Phases and wild actions in any order; contract and rules are compared after every action and every step."""
+
+    play: Play
+
+    @initialize(seed=SEEDS)
+    def begin(self, seed: int) -> None:
+        """Tasks are created and most people enrol."""
+        self.play = new_play(new_twin(Chain(CHAIN_ID)), seed)
+        self.play.start()
+
+    @precondition(lambda self: bool(self.play.running()))
+    @rule(seed=SEEDS, phases=st.integers(1, 7))
+    def go_on(self, seed: int, phases: int) -> None:
+        """Phases are played and left."""
+        self.play.random = Random(seed)
+        for _ in range(phases):
+            if running := self.play.running():
+                self.play.play_phase(self.play.random.choice(running))
+
+    @precondition(lambda self: bool(self.play.tasks))
+    @rule(seed=SEEDS)
+    def wild(self, seed: int) -> None:
+        """Somebody does something, perhaps out of turn."""
+        self.play.random = Random(seed)
+        self.play.wild(self.play.random.choice(self.play.tasks))
+
+    @rule(seconds=st.sampled_from([1, 30, 600]))
+    def wait(self, seconds: int) -> None:
+        """Time passes."""
+        self.play.twin.now += seconds
+
+    @invariant()
+    def agrees(self) -> None:
+        """Whatever can be asked is answered alike."""
+        for task in self.play.tasks:
+            self.play.twin.check(task)
+
+    def teardown(self) -> None:
+        """Everybody claims, and takes out what can be taken out."""
+        if hasattr(self, "play"):
+            self.play.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_contract_and_rules_agree_whatever_a_state_machine_does() -> None:
+    run_state_machine_as_test(
+        Agreement, settings=settings(max_examples=MACHINES[DEPTH], stateful_step_count=30)
+    )
 
 
 def test_contract_and_rules_refuse_the_same_terms() -> None:
@@ -113,7 +180,7 @@ def test_contract_and_rules_refuse_the_same_terms() -> None:
         ("burnPart", Rule.SOFTMAX, {"burn_part": wad}),
     ]
 
-    for name, rule, changes in bad:
-        assert twin.create_task(SPONSOR, config(rule, **changes), escrow) is None, name
+    for name, rule_, changes in bad:
+        assert twin.create_task(SPONSOR, config(rule_, **changes), escrow) is None, name
 
     assert twin.seen["refused BadConfig"] == len(bad)

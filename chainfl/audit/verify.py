@@ -21,7 +21,7 @@ from chainfl.protocol.draw import draw_roles
 from chainfl.protocol.replay import fold
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
-from chainfl.protocol.tally import decide, has_quorum, score_kind
+from chainfl.protocol.tally import as_flags, decide, has_quorum, score_kind
 from chainfl.protocol.views import ordered_roots
 from chainfl.redo import Fetch, FetchOnce, block_record, next_model
 from chainfl.types import Digest, Id, Outcome, Phase
@@ -186,8 +186,9 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) ->
     elected = decide(redone)
     tallied = redone.round.tally
     assert tallied is not None
-    included = tallied.included if has_quorum(redone) else ()
-    yield _compare(4, included, told.included)
+    count = len(redone.round.order)
+    included = tallied.included if has_quorum(redone) else as_flags(0, count)
+    yield _compare(4, included, as_flags(told.included, count))
     yield (
         _distances(standing, store, get)
         if standing.config.rule.is_elected
@@ -274,15 +275,20 @@ def _rewards(played: PlayedRound) -> Finding:
     redone = played.standing()
     expected = settle(redone, ended.outcome)
     found = (ended.workers_paid, ended.committee_paid, ended.miner_paid)
-    if expected != found:
-        return _compare(10, expected, found)
     due = _credits(redone.events)
     told = _credits([logged.event for logged in played.events])
-    return _compare(10, due, told[len(told) - len(due) :])
+    return _compare(10, _pay(expected, due), _pay(found, told[len(told) - len(due) :]))
 
 
 def _credits(log: Sequence[events.Event]) -> list[tuple[str, int]]:
     return [(event.account.hex(), event.amount) for event in log if isinstance(event, events.Credited)]
+
+
+def _pay(sums: tuple[int, int, int], credited: Sequence[tuple[str, int]]) -> str:
+    """Who gets what, in wei. Workers are paid when they claim; the others are credited at once."""
+    groups = zip(("workers", "committee", "miner"), sums, strict=True)
+    told = ", ".join(f"{name} {amount}" for name, amount in groups)
+    return "; ".join([f"{told} wei", *(f"0x{account} {amount}" for account, amount in credited)])
 
 
 def _compare(number: int, expected: object, found: object) -> Finding:

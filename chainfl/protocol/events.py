@@ -132,14 +132,15 @@ class ScoresRevealed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Tallied(Event):
-    """Scores became shares: per revealed update whether it counts, p_0 and the shares, and who was elected.
+    """Scores became shares: which updates count, p_0 and the shares, and who was elected.
 
-    `shares` is empty where none were formed, or where the proposer posts them; `head_score` is the committee's loss of
-    the head in WAD, the maximum of its type when no majority gave one.
+    Bit i of `included` says that revealed update i, from 0, counts. `shares` is empty where none were formed, or where
+    the proposer posts them; `head_score` is the committee's loss of the head in WAD, the maximum of its type when no
+    majority gave one.
     """
 
     round: int
-    included: tuple[bool, ...]
+    included: int
     shares: tuple[int, ...]
     elected: tuple[Id, ...]
     head_score: int

@@ -12,7 +12,7 @@ from chainfl.protocol import events
 from chainfl.protocol.round import set_order
 from chainfl.protocol.settlement import worker_pay
 from chainfl.protocol.state import Account, Pay, Proposal, Scores, Tally, Task, Update
-from chainfl.protocol.tally import decide, has_quorum, is_target_reached
+from chainfl.protocol.tally import as_flags, decide, has_quorum, is_target_reached
 from chainfl.protocol.turns import begin_next, hand_over, remember
 from chainfl.types import Outcome, Phase
 
@@ -87,7 +87,8 @@ def _tallied(task: Task, event: events.Tallied, _: int) -> None:
     decide(task)
     assert task.round.tally is not None
     if has_quorum(task):
-        task.round.tally = Tally(event.included, event.shares, task.round.tally.deviations, event.head_score)
+        included = as_flags(event.included, len(task.round.order))
+        task.round.tally = Tally(included, event.shares, task.round.tally.deviations, event.head_score)
     task.elected = event.elected or None
     task.ending = task.ending or is_target_reached(task.config, event.head_score)
 

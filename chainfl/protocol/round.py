@@ -23,7 +23,7 @@ from chainfl.protocol.enrolment import open_draw
 from chainfl.protocol.places import enter, expect_over, expect_phase, expect_round
 from chainfl.protocol.settlement import pay_caller, punish
 from chainfl.protocol.state import Call, Round, Stakes, Task
-from chainfl.protocol.tally import decide, has_quorum, is_target_reached
+from chainfl.protocol.tally import as_set, decide, has_quorum, is_target_reached
 from chainfl.protocol.turns import end_round, end_void, next_proposer
 from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, voters
 from chainfl.types import Digest, Outcome, Phase, Slash
@@ -153,7 +153,7 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
     assert tallied is not None
     included = tallied.included if has_quorum(task) else ()
     task.events.append(
-        events.Tallied(round_number, included, tallied.shares, task.elected or (), tallied.head_score)
+        events.Tallied(round_number, as_set(included), tallied.shares, task.elected or (), tallied.head_score)
     )
     reached = is_target_reached(config, tallied.head_score)
     task.ending = task.ending or reached

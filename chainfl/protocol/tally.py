@@ -31,6 +31,16 @@ def has_quorum(task: Task) -> bool:
     return revealed >= sharing.majority(task.config.committee_size)
 
 
+def as_set(flags: Sequence[bool]) -> int:
+    """Flags as an integer: bit i is flag i."""
+    return sum(1 << i for i, flag in enumerate(flags) if flag)
+
+
+def as_flags(members: int, count: int) -> tuple[bool, ...]:
+    """The first bits of an integer as flags."""
+    return tuple(bool(members >> i & 1) for i in range(count))
+
+
 def is_target_reached(config: TaskConfig, head_score: int) -> bool:
     """Whether the committee's loss of the head is low enough to end the task."""
     return config.target > 0 and head_score <= config.target

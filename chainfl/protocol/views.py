@@ -2,8 +2,9 @@
 
 from chainfl.protocol.draw import Drawn
 from chainfl.protocol.proof import Claim, parts_of
+from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.state import Account, Round, Task
-from chainfl.types import Digest, Id, Phase
+from chainfl.types import Address, Digest, Id, Phase
 
 # Who
 
@@ -96,3 +97,20 @@ def claim_of(task: Task) -> Claim:
     return Claim(
         round_.proposal.model_root, task.head_root, shares[0], parts, ranks, config.dimension, config.depth
     )
+
+
+def unclaimed_rounds(task: Task, who: Address) -> list[int]:
+    """The rounds whose pay as a worker the account has not pulled yet."""
+    account = task.accounts.get(who)
+    if account is None:
+        return []
+    worked = (number for number, pay in task.pays.items() if pay.workers.get(account.id, 0))
+    return [number for number in worked if (number, account.id) not in task.claimed]
+
+
+def earnings(task: Task, who: Address) -> int:
+    """What the account may claim: its credit, and its part as a worker of rounds it has not claimed."""
+    budget, account = round_budget(task.funded, task.config).workers, task.accounts.get(who)
+    pays = [task.pays[number] for number in unclaimed_rounds(task, who)]
+    parts = [budget * pay.workers[account.id] // pay.whole for pay in pays] if account is not None else []
+    return task.credits.get(who, 0) + sum(parts)

@@ -39,6 +39,16 @@ interface IRules {
         uint256[] calldata statistics,
         uint256 cap
     ) external pure returns (uint256);
+    function laneSums(bytes[] calldata losses, uint256 count)
+        external
+        pure
+        returns (uint256[] memory means, bool plain);
+
+    function laneGaps(bytes calldata losses, uint256[] memory statistics, uint256 cap)
+        external
+        pure
+        returns (uint256 total, bool plain);
+
     function dropRepeats(uint256 included, bytes32[] calldata roots, bytes32 headRoot)
         external
         pure

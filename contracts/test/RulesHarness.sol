@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {AggregateProof, Claim} from "../src/libraries/AggregateProof.sol";
 import {Committee} from "../src/libraries/Committee.sol";
+import {Lanes, Yardstick} from "../src/libraries/Lanes.sol";
 import {Merkle} from "../src/libraries/Merkle.sol";
 import {Rewards} from "../src/libraries/Rewards.sol";
 import {ScoreKind, Scores, Statistic, Verdict} from "../src/libraries/Scores.sol";
@@ -79,7 +80,7 @@ contract RulesHarness is IRules {
         pure
         returns (uint256 included, uint256[] memory statistics, uint256 head)
     {
-        Verdict memory verdict = Scores.judge(reveals, reveals.length, kind, statistic, updates);
+        Verdict memory verdict = Scores.judge(_startsOf(reveals), reveals.length, kind, statistic, updates);
         return (verdict.included, verdict.statistics, verdict.head);
     }
 
@@ -90,7 +91,30 @@ contract RulesHarness is IRules {
         uint256[] memory statistics,
         uint256 cap
     ) external pure returns (uint256) {
-        return Scores.deviation(scores, kind, Verdict(included, statistics, 0), cap);
+        uint256[] memory starts = new uint256[](1);
+        starts[0] = Scores.startOf(scores);
+        return Scores.deviations(starts, kind, Verdict(included, _roomy(statistics), 0), cap)[0];
+    }
+
+    function laneSums(bytes[] calldata losses, uint256 count)
+        external
+        pure
+        returns (uint256[] memory means, bool plain)
+    {
+        means = new uint256[](4);
+        uint256 even;
+        uint256 odd;
+        (even, odd, plain) = Lanes.sum(_startsOf(losses), 0, count);
+        Lanes.putMeans(means, 0, even, odd, losses.length);
+    }
+
+    function laneGaps(bytes calldata losses, uint256[] memory statistics, uint256 cap)
+        external
+        pure
+        returns (uint256 total, bool plain)
+    {
+        Yardstick memory stick = Lanes.yardstick(_roomy(statistics), cap);
+        if (stick.pairs.length != 0) return Lanes.gaps(Scores.startOf(losses), stick);
     }
 
     function dropRepeats(uint256 included, bytes32[] memory roots, bytes32 headRoot)
@@ -118,11 +142,33 @@ contract RulesHarness is IRules {
         pure
         returns (uint256[] memory shares, uint256[] memory deviations)
     {
-        Verdict memory verdict = Scores.judge(reveals, reveals.length, ScoreKind.Loss, statistic, updates);
+        uint256[] memory starts = _startsOf(reveals);
+        Verdict memory verdict = Scores.judge(starts, reveals.length, ScoreKind.Loss, statistic, updates);
         shares = Shares.softmax(verdict.statistics, beta, Shares.TOTAL);
-        deviations = new uint256[](reveals.length);
+        deviations = Scores.deviations(starts, ScoreKind.Loss, verdict, cap);
+    }
+
+    /// @dev Where the scores of those who revealed begin; a vector is empty for one who did not.
+    function _startsOf(bytes[] calldata reveals) private pure returns (uint256[] memory starts) {
+        starts = new uint256[](reveals.length);
+        uint256 count = 0;
         for (uint256 j = 0; j < reveals.length; ++j) {
-            deviations[j] = Scores.deviation(reveals[j], ScoreKind.Loss, verdict, cap);
+            bytes calldata scores = reveals[j];
+            if (scores.length != 0) starts[count++] = Scores.startOf(scores);
+        }
+        assembly ("memory-safe") {
+            mstore(starts, count)
+        }
+    }
+
+    /// @dev A copy with room for three more behind it, as `judge` leaves.
+    function _roomy(uint256[] memory list) private pure returns (uint256[] memory copy) {
+        copy = new uint256[](list.length + 3);
+        for (uint256 i = 0; i < list.length; ++i) {
+            copy[i] = list[i];
+        }
+        assembly ("memory-safe") {
+            mstore(copy, mload(list))
         }
     }
 

@@ -62,7 +62,7 @@ def block_document(played: PlayedRound, opened_by: bytes | None = None) -> schem
         head_loss=loss_of(tallied.head_score if tallied else None),
         committed=len(standing.round.updates),
         revealed=sum(update.root is not None for update in standing.round.updates.values()),
-        included=sum(tallied.included) if tallied else 0,
+        included=tallied.included.bit_count() if tallied else 0,
         paid=str(sum(int(row.amount) for row in pay if row.kind != "caller")),
         slashed=str(sum(int(row.amount) for row in slashes)),
         gas=sum(one.gas for one in gas),
@@ -126,7 +126,6 @@ def _updates(
 
     def row(id_: Id, update: state.Update) -> schemas.Update:
         index = indexes.get(id_)
-        judged = tallied is not None and index is not None
         return schemas.Update(
             worker=who(task, id_),
             index=None if index is None else index + 1,
@@ -135,8 +134,8 @@ def _updates(
             root=hex_of(update.root) if update.root else None,
             cid=cid_of(update.cid),
             samples=update.samples if update.root else None,
-            included=bool(tallied and tallied.included and tallied.included[index or 0]) if judged else None,
-            vouches=_vouches(task, table, index) if judged and index is not None else None,
+            included=bool(tallied.included >> index & 1) if tallied and index is not None else None,
+            vouches=_vouches(task, table, index) if tallied and index is not None else None,
             share=shares.get(id_),
         )
 

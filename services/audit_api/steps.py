@@ -69,14 +69,14 @@ def _scores_revealed(_: Task, event: events.ScoresRevealed) -> Told:
     return f"#{event.id} reveals its scores.", "plain"
 
 
-def _tallied(_: Task, event: events.Tallied) -> Told:
+def _tallied(task: Task, event: events.Tallied) -> Told:
     loss = (
         "no majority scored the head"
         if event.head_score == NO_SCORE
         else f"the committee's loss of the head is {event.head_score / WAD:.4f}"
     )
-    counted = f"{sum(event.included)} of {len(event.included)} updates count"
-    return f"Tally: {loss}; {counted}.", "plain" if any(event.included) else "warn"
+    counted = f"{event.included.bit_count()} of {len(task.round.order)} updates count"
+    return f"Tally: {loss}; {counted}.", "plain" if event.included else "warn"
 
 
 def _proposed(_: Task, event: events.Proposed) -> Told:

@@ -86,13 +86,20 @@ class Play:
         """Play until the steps are used up or all tasks have ended."""
         self.start()
         while self.twin.steps < STEPS:
-            running = [t for t in self.tasks if self.task(t).round.phase is not Phase.ENDED]
+            running = self.running()
             if not running:
                 break
             task = self.random.choice(running)
-            self._note(task)
             self.play_phase(task)
             self.twin.check(task)
+        self.finish()
+
+    def running(self) -> list[Address]:
+        """The tasks that have not ended."""
+        return [task for task in self.tasks if self.task(task).round.phase is not Phase.ENDED]
+
+    def finish(self) -> None:
+        """Everybody takes what is due."""
         for task in self.tasks:
             self._finish(task)
             self.twin.check(task)
@@ -153,6 +160,7 @@ class Play:
 
     def play_phase(self, task: Address) -> None:
         """Play one phase with a zeal of its own, wild actions between."""
+        self._note(task)
         round_ = self.task(task).round
         zeal = self.random.choice([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.9, 0.5, 0.0])
         steps: dict[Phase, Callable[[Address, float], None]] = {
@@ -519,6 +527,11 @@ def random_terms(random: Random) -> TaskConfig:
     )
 
 
+def new_play(twin: Twin, seed: int) -> Play:
+    """Sixteen people before anything has happened."""
+    return Play(twin, Random(seed), [address(FIRST + number) for number in range(16)])
+
+
 def play(twin: Twin, seed: int) -> None:
     """One sequence."""
-    Play(twin, Random(seed), [address(FIRST + number) for number in range(16)]).run()
+    new_play(twin, seed).run()

@@ -1,9 +1,17 @@
 """The attacks that the rules survive (tests/protocol/test_attacks.py), on the contracts' bytecode at the same time."""
 
-import pytest
+from typing import cast
 
+import pytest
+from pyrevm import AccountInfo
+
+from chainfl.chain.abi import functions
+from chainfl.codec.commitments import keccak256
 from tests.agree import mirror
+from tests.agree.evm import text
+from tests.agree.mirror import Mirror
 from tests.protocol import test_attacks as attacks
+from tests.protocol.scene import STRANGER
 
 pytestmark = pytest.mark.slow
 
@@ -16,3 +24,30 @@ def _in_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 globals().update({name: test for name, test in vars(attacks).items() if name.startswith("test_")})
+
+
+def _thief(task: bytes) -> bytes:
+    """Code that passes calls on to the task, and answers ether by claiming again, refused or not."""
+    claim = keccak256(b"claim(uint64[])")[:4]
+    again = "63" + claim.hex() + "60e01b5f52" + "6020600452" + "5f602452" + "5f5f60445f5f335af1" + "00"
+    pass_on = "5b365f5f37" + "5f5f365f5f" + "73" + task.hex() + "5af1" + "00"
+    return bytes.fromhex(f"3660{4 + len(again) // 2:02x}57" + again + pass_on)
+
+
+def test_a_claimer_that_re_enters_is_paid_once() -> None:
+    played = attacks.crowd()
+    task, thief, chain = played.task_address, mirror.address(1000), cast(Mirror, played.world).twin.chain
+    chain.evm.insert_account_info(text(thief), AccountInfo(code=_thief(task)))
+    call = played.call(STRANGER)
+    chain.at(call.block_number, call.now)
+    chain.send(STRANGER, thief, functions("TrainingTask")["draw"].call_data())
+    fee, balance = played.task.config.caller_fee, chain.balance(task)
+    owed = chain.read("TrainingTask", task, "owed")
+    assert chain.read("TrainingTask", task, "creditOf", text(thief), []) == fee
+    assert owed > 10 * fee
+
+    chain.send(STRANGER, thief, functions("TrainingTask")["claim"].call_data([]))
+
+    assert chain.balance(thief) == fee
+    assert chain.balance(task) == balance - fee
+    assert chain.read("TrainingTask", task, "owed") == owed - fee

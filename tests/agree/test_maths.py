@@ -3,12 +3,10 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from chainfl import artifacts
 from chainfl.codec.merkle import fold
 from chainfl.codec.scores import (
     UNAVAILABLE,
@@ -25,17 +23,10 @@ from chainfl.types import TOTAL, WAD, Rule, Statistic
 from tests.contracts.evm import Deployed
 from tests.protocol.scene import config
 
-HARNESS = Path(__file__).parents[2] / "contracts" / "test" / "artifacts" / "RulesHarness.json"
 BIT, NO_NUMBER = 2, 2**256 - 1
 TERMS = {rule: config(rule) for rule in Rule}
 ENDS = [value.to_bytes(4, "big") for value in (0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1)]
 CASES = {"fast": 200, "default": 2_000, "deep": 100_000}[os.environ.get("CHAINFL_TEST_DEPTH", "default")]
-
-
-@pytest.fixture(scope="module")
-def libraries() -> Deployed:
-    """The libraries in an EVM."""
-    return Deployed(artifacts.parse(HARNESS.read_text(encoding="utf-8")))
 
 
 def _cases(name: str) -> Iterator[Random]:

@@ -16,7 +16,7 @@ from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.state import Call, Round, Task
-from chainfl.protocol.views import ordered_roots
+from chainfl.protocol.views import earnings, ordered_roots
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
 from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
@@ -375,7 +375,7 @@ class Twin:
         ours = self.world.tasks[task]
         rounds = sorted(ours.pays)
         found = self.chain.read("TrainingTask", task, "creditOf", who, rounds)
-        assert found == _claimable(ours, who), f"creditOf {who.hex()}: the contract says {found}"
+        assert found == earnings(ours, who), f"creditOf {who.hex()}: the contract says {found}"
 
     def _compare_account(self, ours: Task, address: Address) -> None:
         account, task = ours.accounts[address], ours.address
@@ -483,15 +483,6 @@ def _update(task: Task, id_: Id) -> tuple[Word, ...]:
         return True, False, update.commitment, 0
     counts = task.config.rule is Rule.FEDAVG or task.config.rule.is_elected
     return True, True, update.root, update.samples if counts else 0
-
-
-def _claimable(task: Task, who: Address) -> int:
-    budget, account = round_budget(task.funded, task.config).workers, task.accounts.get(who)
-    due = task.credits.get(who, 0)
-    for number, pay in task.pays.items():
-        if account is not None and (number, account.id) not in task.claimed:
-            due += budget * pay.workers.get(account.id, 0) // pay.whole
-    return due
 
 
 def _scores(round_: Round, id_: Id) -> tuple[Word, ...]:

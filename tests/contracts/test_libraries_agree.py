@@ -1,7 +1,7 @@
 """The contracts' libraries and `chainfl.protocol` give the same integers, on thousands of random cases each."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -80,13 +80,9 @@ def test_draw_finds_the_same_accounts(rules: Deployed) -> None:
 def test_scores_give_the_same_inclusion_statistics_and_deviations(rules: Deployed, kind: int) -> None:
     width, factor = (8, 10**6) if kind == LOSS else (16, 1)
     for rng in _cases(f"scores {kind}"):
-        size, updates, statistic = (
-            rng.choice([3, 3, 5, 5, 7, 45]),
-            rng.randint(0, 12),
-            rng.choice(list(Statistic)),
-        )
-        cap, silent = rng.randrange(10**36), {j for j in range(size) if rng.random() < 0.1}
-        scores_RC = [[_score(rng, kind) for _ in range(size)] for _ in range(updates)]
+        size, statistic = rng.choice([3, 3, 5, 5, 7, 45]), rng.choice(list(Statistic))
+        updates, silent = rng.randint(0, 12), {j for j in range(size) if rng.random() < 0.1}
+        scores_RC = _scores(rng, kind, updates, size)
         reveals = [
             b"" if j in silent else bytes(8) + b"".join(row[j].to_bytes(width, "big") for row in scores_RC)
             for j in range(size)
@@ -106,13 +102,30 @@ def test_scores_give_the_same_inclusion_statistics_and_deviations(rules: Deploye
             for j, score in enumerate(row):
                 gaps_CK[j].append(None if score == UNAVAILABLE[kind] else abs(score * factor - value))
         for j in {0, size - 1} - silent if included else set():
+            cap = _cap(rng, gaps_CK[j])
             found = rules.one("deviation", reveals[j], kind, included, list(statistics), cap)
             assert found == rewards.deviation(gaps_CK[j], cap)
 
 
-def _score(rng: Random, kind: int) -> int:
-    limit = UNAVAILABLE[kind]
-    return rng.choice([limit, limit - 1, 0, *(rng.randrange(10**13) for _ in range(9))])
+def _scores(rng: Random, kind: int, updates: int, size: int) -> list[list[int]]:
+    """Scores that are close, far apart or anything, of them none, few or many that are extreme or no number."""
+    limit, wildness = UNAVAILABLE[kind], rng.choice([0, 0, 0.03, 0.25])
+    spread = 10 ** rng.randint(0, 19 if kind == LOSS else 38)
+
+    def score() -> int:
+        if rng.random() < wildness:
+            return rng.choice([limit, limit - 1, 0, rng.randrange(limit)])
+        return min(limit - 1, rng.choice([0, 10**12]) + rng.randrange(spread))
+
+    return [[score() for _ in range(size)] for _ in range(updates)]
+
+
+def _cap(rng: Random, gaps: Sequence[int | None]) -> int:
+    """A cap of any size, or one beside a gap or a power of two."""
+    largest = max((gap for gap in gaps if gap is not None), default=0)
+    near = rng.choice([largest, rng.choice(gaps) or 0, 1 << largest.bit_length()])
+    chosen = rng.choice([0, 1, near, near, rng.getrandbits(rng.randint(1, 128))])
+    return min(2**128 - 1, max(0, chosen + rng.choice([-1, 0, 0, 1])))
 
 
 def test_ranking_gives_the_same_order(rules: Deployed) -> None:

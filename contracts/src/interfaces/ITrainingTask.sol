@@ -191,12 +191,11 @@ interface ITrainingTask is IStakeTask {
     /// @notice A validator's scores were opened.
     event ScoresRevealed(uint64 indexed round, uint32 indexed id, bytes scores, bytes32 salt);
 
-    /// @notice Scores became shares: per revealed update whether it counts; p_0 and the shares (on ranks: per rank); who was
-    /// elected. `shares` is empty where none were formed or the proposer posts them; `headScore` is the committee's score of
-    /// the head in WAD, the maximum of its type when no majority gave one.
-    event Tallied(
-        uint64 indexed round, bool[] included, uint32[] shares, uint32[] elected, uint128 headScore
-    );
+    /// @notice Scores became shares: bit i of `included` says that revealed update i, from 0, counts; `shares` are p_0 and one
+    /// per revealed update (on ranks: per rank), four bytes each; then who was elected. `shares` is empty where none were
+    /// formed or the proposer posts them; `headScore` is the committee's score of the head in WAD, the maximum of its type
+    /// when no majority gave one.
+    event Tallied(uint64 indexed round, uint128 included, bytes shares, uint32[] elected, uint128 headScore);
 
     /// @notice A model was proposed. `shares` is filled only where the proposer decides them.
     event Proposed(

@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {LibBit} from "solady/utils/LibBit.sol";
 
+import {Lanes, Yardstick} from "./Lanes.sol";
 import {Words} from "./Words.sol";
 
 /// @notice What a validator posts about an update: a loss (uint64), a squared distance (uint128), or one bit.
@@ -53,11 +54,18 @@ library Scores {
         return spare == 0 || uint8(scores[scores.length - 1]) >> spare == 0;
     }
 
+    /// @notice Where in calldata these scores begin.
+    function startOf(bytes calldata scores) internal pure returns (uint256 start) {
+        assembly ("memory-safe") {
+            start := scores.offset
+        }
+    }
+
     /// @notice Inclusion and statistics of all updates, and the head's loss, from every revealed vector.
-    /// @param reveals Well-formed scores; empty or left out where a member did not reveal.
+    /// @param starts Where in calldata the scores of those who revealed begin; they are well-formed.
     /// @param size How many members the committee has: a majority is more than half of them.
     function judge(
-        bytes[] calldata reveals,
+        uint256[] memory starts,
         uint256 size,
         ScoreKind kind,
         Statistic statistic,
@@ -65,50 +73,72 @@ library Scores {
     ) internal pure returns (Verdict memory verdict) {
         uint256 majority = size / 2 + 1;
         bool isMean = statistic == Statistic.Mean;
-        uint256[] memory starts = _starts(reveals);
         uint256[] memory column = _roomFor(starts.length);
 
         (uint256 numbers, uint256 value) = _column(starts, _LOSS_DROP, TO_WAD, 0, isMean, column);
         verdict.head = numbers < majority ? NO_NUMBER : value;
 
-        uint256[] memory statistics = new uint256[](updates);
+        uint256[] memory statistics = _statisticsOf(updates);
         verdict.statistics = statistics;
         if (kind == ScoreKind.Bit) {
             verdict.included = _vouchedBits(starts, majority, updates);
         } else if (kind == ScoreKind.Loss) {
-            verdict.included =
-                _vouchedNumbers(starts, majority, _LOSS_DROP, TO_WAD, isMean, column, statistics);
+            verdict.included = isMean && starts.length >= majority
+                ? _meansOfLosses(starts, majority, column, statistics)
+                : _vouched(starts, majority, _LOSS_DROP, TO_WAD, isMean, column, statistics, 0, updates);
         } else {
             verdict.included =
-                _vouchedNumbers(starts, majority, _DISTANCE_DROP, 1, isMean, column, statistics);
+                _vouched(starts, majority, _DISTANCE_DROP, 1, isMean, column, statistics, 0, updates);
         }
     }
 
-    /// @notice How far one validator's scores are from the committee's: `⌊Σ min(|score − statistic|, cap) / K⌋` over the K
+    /// @notice How far each validator's scores are from the committee's: `⌊Σ min(|score − statistic|, cap) / K⌋` over the K
     /// included updates, one it did not vouch for counting `cap`. A bit has no value to be far from: vouching deviates by 0.
-    function deviation(bytes calldata scores, ScoreKind kind, Verdict memory verdict, uint256 cap)
+    function deviations(uint256[] memory starts, ScoreKind kind, Verdict memory verdict, uint256 cap)
         internal
+        pure
+        returns (uint256[] memory all)
+    {
+        all = new uint256[](starts.length);
+        uint256 included = verdict.included;
+        uint256 count = LibBit.popCount(included);
+        if (count == 0) return all;
+
+        Yardstick memory stick = _yardstick(kind, verdict.statistics, count, cap);
+        bool inLanes = stick.pairs.length != 0;
+        unchecked {
+            for (uint256 j = 0; j < starts.length; ++j) {
+                uint256 place = Words.get(starts, j) + HEAD_BYTES;
+                (uint256 sum, bool plain) = inLanes ? Lanes.gaps(place, stick) : (0, false);
+                if (!plain) sum = _gaps(place, kind, included, verdict.statistics, cap);
+                Words.put(all, j, sum / count);
+            }
+        }
+    }
+
+    /// @dev Empty where scores are no losses, or an update is not included.
+    function _yardstick(ScoreKind kind, uint256[] memory statistics, uint256 count, uint256 cap)
+        private
+        pure
+        returns (Yardstick memory stick)
+    {
+        if (kind != ScoreKind.Loss || count != statistics.length) return stick;
+        return Lanes.yardstick(statistics, cap);
+    }
+
+    function _gaps(uint256 place, ScoreKind kind, uint256 included, uint256[] memory statistics, uint256 cap)
+        private
         pure
         returns (uint256)
     {
-        uint256 included = verdict.included;
-        uint256 count = LibBit.popCount(included);
-        if (count == 0) return 0;
-
-        uint256 place = _start(scores) + HEAD_BYTES;
-        uint256 sum;
-        if (kind == ScoreKind.Bit) {
-            sum = cap * _unvouched(place, included);
-        } else if (kind == ScoreKind.Loss) {
-            sum = _gaps(place, _LOSS_DROP, TO_WAD, included, verdict.statistics, cap);
-        } else {
-            sum = _gaps(place, _DISTANCE_DROP, 1, included, verdict.statistics, cap);
-        }
-        return sum / count;
+        if (kind == ScoreKind.Bit) return cap * _unvouched(place, included);
+        return kind == ScoreKind.Loss
+            ? _gapsOf(place, _LOSS_DROP, TO_WAD, included, statistics, cap)
+            : _gapsOf(place, _DISTANCE_DROP, 1, included, statistics, cap);
     }
 
     /// @dev Run by run of included updates: nearly always there is one run, and nothing is asked about each update.
-    function _gaps(
+    function _gapsOf(
         uint256 place,
         uint256 drop,
         uint256 factor,
@@ -187,26 +217,7 @@ library Scores {
         }
     }
 
-    function _start(bytes calldata scores) private pure returns (uint256 start) {
-        assembly ("memory-safe") {
-            start := scores.offset
-        }
-    }
-
     /* COLUMNS */
-
-    /// @dev Where in calldata the scores of those who revealed begin: found once, for decoding `reveals[j]` is the dear part.
-    function _starts(bytes[] calldata reveals) private pure returns (uint256[] memory starts) {
-        starts = new uint256[](reveals.length);
-        uint256 count = 0;
-        for (uint256 j = 0; j < reveals.length; ++j) {
-            bytes calldata scores = reveals[j];
-            if (scores.length != 0) starts[count++] = _start(scores);
-        }
-        assembly ("memory-safe") {
-            mstore(starts, count)
-        }
-    }
 
     /// @dev Room for one column. The word before its first entry is 0: an insertion stops there at the latest.
     function _roomFor(uint256 count) private pure returns (uint256[] memory column) {
@@ -277,19 +288,56 @@ library Scores {
         }
     }
 
-    function _vouchedNumbers(
+    /// @dev Room for the statistics, and for three more: losses are taken four by four.
+    function _statisticsOf(uint256 updates) private pure returns (uint256[] memory statistics) {
+        unchecked {
+            statistics = new uint256[](updates + 3);
+        }
+        assembly ("memory-safe") {
+            mstore(statistics, updates)
+        }
+    }
+
+    /// @dev Four by four; a four in which somebody does not vouch, one by one.
+    function _meansOfLosses(
+        uint256[] memory starts,
+        uint256 majority,
+        uint256[] memory column,
+        uint256[] memory statistics
+    ) private pure returns (uint256 included) {
+        unchecked {
+            uint256 count = statistics.length;
+            uint256 validators = starts.length;
+            for (uint256 i = 0; i < count; i += 4) {
+                uint256 end = i + 4 < count ? i + 4 : count;
+                (uint256 even, uint256 odd, bool plain) = Lanes.sum(starts, HEAD_BYTES + 8 * i, end - i);
+                if (plain) {
+                    included |= (1 << end) - (1 << i);
+                    Lanes.putMeans(statistics, i, even, odd, validators);
+                } else {
+                    included |= _vouched(
+                        starts, majority, _LOSS_DROP, TO_WAD, true, column, statistics, i, end
+                    );
+                }
+            }
+        }
+    }
+
+    /// @dev Updates `i` to `end`, one by one.
+    function _vouched(
         uint256[] memory starts,
         uint256 majority,
         uint256 drop,
         uint256 factor,
         bool isMean,
         uint256[] memory column,
-        uint256[] memory statistics
+        uint256[] memory statistics,
+        uint256 i,
+        uint256 end
     ) private pure returns (uint256 included) {
         unchecked {
-            uint256 offset = HEAD_BYTES;
-            uint256 count = statistics.length;
-            for (uint256 i = 0; i < count; ++i) {
+            uint256 offset = HEAD_BYTES + i * _entryBytes(drop);
+            for (; i < end; ++i) {
                 (uint256 vouches, uint256 value) = _column(starts, drop, factor, offset, isMean, column);
                 offset += _entryBytes(drop);
                 if (vouches < majority) continue;

@@ -27,8 +27,6 @@ library TaskArgs {
     /// @notice Who made the task, and its budgets.
     function origin() internal view returns (Origin memory o) {
         assembly ("memory-safe") {
-            o := mload(0x40)
-            mstore(0x40, add(o, ORIGIN_BYTES))
             extcodecopy(address(), o, START, ORIGIN_BYTES)
         }
     }
@@ -78,8 +76,6 @@ library TaskArgs {
     /// @notice The terms.
     function config() internal view returns (TaskConfig memory c) {
         assembly ("memory-safe") {
-            c := mload(0x40)
-            mstore(0x40, add(c, CONFIG_BYTES))
             extcodecopy(address(), c, add(START, ORIGIN_BYTES), CONFIG_BYTES)
         }
     }

@@ -2,15 +2,16 @@
 pragma solidity 0.8.37;
 
 /// @title TaskLists
-/// @notice Lists of 32-bit numbers (ids, shares), eight in a word, the first lowest.
+/// @notice Lists of 32-bit numbers (ids, shares), eight in a word, the first highest: a list of bytes, four for each number.
 /// @dev Every call of a round reads such lists. Unchecked loops and raw memory take a third of the gas; indices stay below the
 /// lengths that the loops themselves run to.
 library TaskLists {
-    uint256 private constant LANE = type(uint32).max;
+    /// Bits of a word beside one number.
+    uint256 private constant REST = 224;
 
     /// @notice Entry `i`.
     function get(mapping(uint256 => uint256) storage list, uint256 i) internal view returns (uint256) {
-        return list[i >> 3] >> ((i & 7) << 5) & LANE;
+        return list[i >> 3] << ((i & 7) << 5) >> REST;
     }
 
     /// @notice `count` entries from `first` on.
@@ -24,30 +25,62 @@ library TaskLists {
         unchecked {
             for (uint256 i = 0; i < count; ++i) {
                 uint256 place = first + i;
-                word = i == 0 || place & 7 == 0 ? list[place >> 3] >> ((place & 7) << 5) : word >> 32;
-                set(values, i, word & LANE);
+                word = i == 0 || place & 7 == 0 ? list[place >> 3] << ((place & 7) << 5) : word << 32;
+                set(values, i, word >> REST);
             }
         }
     }
 
     /// @notice Writes a list from its start; what stood there before is gone.
     function save(mapping(uint256 => uint256) storage list, uint32[] memory values) internal {
-        saveFrom(list, 0, values);
+        unchecked {
+            uint256 count = values.length;
+            for (uint256 first = 0; first < count; first += 8) {
+                uint256 end = first + 8 < count ? first + 8 : count;
+                uint256 word = 0;
+                for (uint256 i = first; i < end; ++i) {
+                    word = word << 32 | entry(values, i);
+                }
+                list[first >> 3] = word << ((first + 8 - end) << 5);
+            }
+        }
     }
 
-    /// @notice Writes a list from its start: the values from `first` on.
-    function saveFrom(mapping(uint256 => uint256) storage list, uint256 first, uint32[] memory values)
+    /// @notice Writes a list from its start: packed numbers from the one at `first` on. Behind them is room for a word of zeros.
+    function savePacked(mapping(uint256 => uint256) storage list, bytes memory packed, uint256 first)
         internal
     {
         unchecked {
-            uint256 count = values.length;
             uint256 place = 0;
-            for (uint256 i = first; i < count; ++place) {
-                uint256 word = 0;
-                for (uint256 lane = 0; lane < 256 && i < count; (lane += 32, ++i)) {
-                    word |= entry(values, i) << lane;
+            for (uint256 at = 4 * first; at < packed.length; (at += 32, ++place)) {
+                uint256 word;
+                assembly ("memory-safe") {
+                    word := mload(add(add(packed, 32), at))
                 }
                 list[place] = word;
+            }
+        }
+    }
+
+    /// @notice Packs a number and, at the places that are set in `where`, further ones; at all other places up to `count`
+    /// stands zero. Behind them is room for a word of zeros.
+    function pack(uint256 first, uint256[] memory values, uint256 where, uint256 count)
+        internal
+        pure
+        returns (bytes memory packed)
+    {
+        unchecked {
+            packed = new bytes(4 * (count + 1) + 32);
+        }
+        assembly ("memory-safe") {
+            mstore(packed, shl(2, add(count, 1)))
+            let place := add(packed, 32)
+            mstore(place, shl(REST, first))
+            for { let value := add(values, 32) } where { where := shr(1, where) } {
+                let isSet := and(where, 1)
+                place := add(place, 4)
+                mstore(place, shl(REST, mul(mload(value), isSet)))
+                value := add(value, shl(5, isSet))
             }
         }
     }
@@ -62,8 +95,8 @@ library TaskLists {
             uint256 word = 0;
             for (; i < count; ++i) {
                 uint256 place = first + i;
-                word = i == 0 || place & 7 == 0 ? list[place >> 3] >> ((place & 7) << 5) : word >> 32;
-                if (word & LANE == value) return i;
+                word = i == 0 || place & 7 == 0 ? list[place >> 3] << ((place & 7) << 5) : word << 32;
+                if (word >> REST == value) return i;
             }
         }
     }

@@ -230,7 +230,7 @@ library TaskRound {
         Seats memory seats = s.seats;
         Tally memory tally = s.tally;
         workers = _settleWorkers(s, p, seats, tally, outcome);
-        committee = _settleCommittee(s, p, seats, tally.formed);
+        committee = _settleCommittee(s, p, seats, tally);
         if (outcome == Outcome.Final) {
             miner = TaskArgs.origin().minerBudget;
             credit(s, s.addresses[proposerOf(s, p)], miner);
@@ -290,10 +290,11 @@ library TaskRound {
     }
 
     /// @dev By closeness where shares were formed, else the plain part of one seat.
-    function _settleCommittee(State storage s, Place memory p, Seats memory seats, bool formed)
+    function _settleCommittee(State storage s, Place memory p, Seats memory seats, Tally memory tally)
         private
         returns (uint256 sum)
     {
+        bool formed = tally.formed;
         uint256 paid = seats.revealed;
         if (formed) paid &= ~uint256(seats.convicted | s.gate.absent);
         if (paid == 0) return 0;
@@ -305,7 +306,7 @@ library TaskRound {
         uint256 total = 0;
         uint256 n = 0;
         for (uint256 left = formed ? paid : 0; left != 0; left &= left - 1) {
-            total += devs[n++] = TaskDeviations.get(s.deviations, LibBit.ffs(left), cap);
+            total += devs[n++] = TaskDeviations.get(s.deviations, tally.spare, LibBit.ffs(left), cap);
         }
         n = 0;
         for (uint256 left = paid; left != 0; left &= left - 1) {

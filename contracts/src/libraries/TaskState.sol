@@ -63,10 +63,12 @@ struct Account {
     uint128 credit;
 }
 
-/// @notice What the tally decided: bit i is update i. `formed` says that enough are included for shares.
+/// @notice What the tally decided: bit i is update i. `formed` says that enough are included for shares. `spare` holds the
+/// first deviations (`TaskDeviations`).
 struct Tally {
     uint128 included;
     bool formed;
+    uint120 spare;
 }
 
 /// @notice How the workers of a settled round are paid: those in `paid` get their part of `whole`.

@@ -32,46 +32,58 @@ library TaskTally {
         TaskRound.expectPhase(p, Phase.Tally);
         uint256 hidden = seats.committed & ~uint256(seats.revealed);
         if (hidden != 0) TaskRound.expectOver(p);
-        _expectRevealed(s, seats.revealed, vectors);
+        uint256[] memory starts = _expectRevealed(s, seats.revealed, vectors);
 
         for (; hidden != 0; hidden &= hidden - 1) {
             TaskRound.punish(s, p, s.roster.get(LibBit.ffs(hidden)), Slash.NoReveal);
         }
         TaskRound.payCaller(s);
-        if (vectors.length < p.committeeSize / 2 + 1) _giveUp(s, p);
-        else _decide(s, p, seats.revealed, vectors);
+        if (starts.length < p.committeeSize / 2 + 1) _giveUp(s, p);
+        else _decide(s, p, seats.revealed, starts);
 
         s.place = p;
     }
 
-    /// @dev They have to be all revealed vectors in committee order; their hashes are on chain.
-    function _expectRevealed(State storage s, uint256 revealed, bytes[] calldata vectors) private view {
-        require(vectors.length == LibBit.popCount(revealed), ITrainingTask.WrongScores());
-        for (uint256 j = 0; j < vectors.length; ++j) {
-            require(keccak256(vectors[j]) == s.scores[LibBit.ffs(revealed)], ITrainingTask.WrongScores());
-            revealed &= revealed - 1;
+    /// @dev They have to be all revealed vectors in committee order; their hashes are on chain. Answers where they begin.
+    function _expectRevealed(State storage s, uint256 revealed, bytes[] calldata vectors)
+        private
+        view
+        returns (uint256[] memory starts)
+    {
+        uint256 count = vectors.length;
+        require(count == LibBit.popCount(revealed), ITrainingTask.WrongScores());
+        starts = new uint256[](count);
+        unchecked {
+            uint256 n = 0;
+            for (uint256 position = 0; revealed != 0; (++position, revealed >>= 1)) {
+                if (revealed & 1 == 0) continue;
+                bytes calldata scores = vectors[n];
+                require(keccak256(scores) == s.scores[position], ITrainingTask.WrongScores());
+                Words.put(starts, n++, Scores.startOf(scores));
+            }
         }
     }
 
     /// @dev Too few revealed: everybody who showed an update is paid an equal part.
     function _giveUp(State storage s, Place memory p) private {
-        s.tally = Tally(uint128((1 << p.updates) - 1), false);
+        s.tally = Tally(uint128((1 << p.updates) - 1), false, 0);
 
-        emit ITrainingTask.Tallied(p.round, new bool[](0), new uint32[](0), new uint32[](0), NO_SCORE);
+        emit ITrainingTask.Tallied(p.round, 0, "", new uint32[](0), NO_SCORE);
 
         TaskRound.voidRound(s, p);
     }
 
-    function _decide(State storage s, Place memory p, uint256 revealed, bytes[] calldata vectors) private {
+    function _decide(State storage s, Place memory p, uint256 revealed, uint256[] memory starts) private {
         TaskConfig memory c = TaskArgs.config();
         ScoreKind kind = TaskRules.scoreKind(p.rule);
-        Verdict memory verdict = Scores.judge(vectors, p.committeeSize, kind, c.statistic, p.updates);
+        Verdict memory verdict = Scores.judge(starts, p.committeeSize, kind, c.statistic, p.updates);
         if (p.repeats && c.uniqueRoots) verdict.included = _withoutRepeats(s, p, verdict.included);
         bool formed = LibBit.popCount(verdict.included) >= c.minUpdates;
-        s.tally = Tally(uint128(verdict.included), formed);
-        _saveDeviations(s, revealed, vectors, kind, verdict, c.devCap);
+        uint256[] memory deviations = Scores.deviations(starts, kind, verdict, c.devCap);
+        uint120 spare = TaskDeviations.save(s.deviations, revealed, deviations, c.devCap);
+        s.tally = Tally(uint128(verdict.included), formed, spare);
 
-        uint32[] memory shares = new uint32[](0);
+        bytes memory shares = "";
         uint32[] memory elected = new uint32[](0);
         if (formed && !TaskRules.isAttested(p.rule)) {
             shares = _formShares(s, p, c, verdict);
@@ -79,7 +91,9 @@ library TaskTally {
         }
         uint128 head = verdict.head == Scores.NO_NUMBER ? NO_SCORE : uint128(verdict.head);
 
-        emit ITrainingTask.Tallied(p.round, _flags(verdict.included, p.updates), shares, elected, head);
+        // At most 128 updates.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        emit ITrainingTask.Tallied(p.round, uint128(verdict.included), shares, elected, head);
 
         bool reached = c.target != 0 && head <= c.target;
         if (reached) p.ending = true;
@@ -100,30 +114,16 @@ library TaskTally {
         return Committee.dropRepeats(included, roots, s.headRoot);
     }
 
-    function _saveDeviations(
-        State storage s,
-        uint256 revealed,
-        bytes[] calldata vectors,
-        ScoreKind kind,
-        Verdict memory verdict,
-        uint256 cap
-    ) private {
-        uint256[] memory deviations = new uint256[](vectors.length);
-        for (uint256 j = 0; j < vectors.length; ++j) {
-            deviations[j] = Scores.deviation(vectors[j], kind, verdict, cap);
-        }
-        TaskDeviations.save(s.deviations, revealed, deviations, cap);
-    }
-
-    /// @dev p_0 and the shares per revealed update (on ranks: per rank); kept where pay and proofs cannot derive them.
+    /// @dev p_0 and the shares per revealed update (on ranks: per rank), packed; kept where pay and proofs cannot derive them.
     function _formShares(State storage s, Place memory p, TaskConfig memory c, Verdict memory verdict)
         private
-        returns (uint32[] memory shares)
+        returns (bytes memory shares)
     {
         uint256 headShare = Shares.ofHead(c.alpha);
         uint256 amount = Shares.TOTAL - headShare;
         if (TaskRules.isOnRanks(p.rule)) {
-            return withHead(headShare, onRanks(c, p.rule, LibBit.popCount(verdict.included), amount));
+            uint256 count = LibBit.popCount(verdict.included);
+            return TaskLists.pack(headShare, onRanks(c, p.rule, count, amount), (1 << count) - 1, count);
         }
 
         uint256 chosen = verdict.included;
@@ -132,15 +132,8 @@ library TaskTally {
             chosen = Committee.select(ranking, c.keep, p.rule == Rule.CommitteeFar);
         }
         uint256[] memory parts = _parts(s, p, c, chosen, verdict.statistics, amount);
-        shares = new uint32[](uint256(p.updates) + 1);
-        TaskLists.set(shares, 0, headShare);
-        unchecked {
-            uint256 n = 0;
-            for (uint256 i = 1; chosen != 0; (++i, chosen >>= 1)) {
-                if (chosen & 1 != 0) TaskLists.set(shares, i, Words.get(parts, n++));
-            }
-        }
-        s.shares.saveFrom(1, shares);
+        shares = TaskLists.pack(headShare, parts, chosen, p.updates);
+        s.shares.savePacked(shares, 1);
     }
 
     function _parts(
@@ -230,16 +223,5 @@ library TaskTally {
         }
         s.elected.save(elected);
         p.hasElected = true;
-    }
-
-    function _flags(uint256 set, uint256 count) private pure returns (bool[] memory flags) {
-        flags = new bool[](count);
-        unchecked {
-            for (uint256 i = 0; i < count; ++i) {
-                assembly ("memory-safe") {
-                    mstore(add(add(flags, 32), shl(5, i)), and(shr(i, set), 1))
-                }
-            }
-        }
     }
 }
