@@ -4,7 +4,9 @@ pragma solidity 0.8.37;
 import {Allocation, IStakeRegistry} from "../src/interfaces/IStakeRegistry.sol";
 import {ITaskFactory} from "../src/interfaces/ITaskFactory.sol";
 import {ITrainingTask, Phase, PlaceView, Rule, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
+import {Statistic} from "../src/libraries/Scores.sol";
 import {Vm} from "./Base.t.sol";
+import {Books} from "./TrainingTask.books.t.sol";
 
 /// @notice A participant that answers ether by claiming and withdrawing again, and once more when that pays.
 contract ReentrantActor {
@@ -54,13 +56,26 @@ struct Sets {
     uint8 shown;
     uint8 voted;
     uint8 attested;
+    /// Who let a Challenge pass in silence.
+    uint8 absent;
     uint8 convicted;
     uint8 included;
+    /// Whose turn it is or may become.
+    uint8 line;
     /// An actor, not a set.
     uint8 proposer;
+    /// Enough updates were included for shares; a majority attested.
+    bool formed;
+    bool carried;
     /// Who wants to take part, and who has less than the minimum bonded. These two outlive the round.
     uint8 wants;
     uint8 poor;
+}
+
+/// @notice An actor's stake in the task.
+struct Stake {
+    uint128 bonded;
+    uint128 unbonding;
 }
 
 /// @notice A request to release stake.
@@ -69,11 +84,13 @@ struct Ask {
     uint8 actor;
     uint24 number;
     uint64 releaseAt;
+    uint256 amount;
 }
 
 /// @notice Plays random participants against factory, registry and task: six people, a contract that starts over whenever it is
-/// paid and one that rejects ether. It keeps its own books of who acted, who holds how much stake and what the next model is, and
-/// compares. Models are constant vectors of 64 parameters, so that a model is a number.
+/// paid and one that rejects ether. It keeps its own books of who acted, who holds how much stake, who is drawn, what shares and
+/// the next model are and who earned what, and compares. Models are constant vectors of 60 parameters in a leaf of 64, so that a
+/// model is a number: the parameter's 32 bits, and above them what stands in the padding.
 /// @dev Hundreds of thousands of calls are made: whatever is read often is kept here, in few words.
 contract TrainingTaskHandler {
     Vm private constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
@@ -91,7 +108,17 @@ contract TrainingTaskHandler {
     uint256 private constant WAD = 1e18;
     uint256 private constant BIAS = 1 << 31;
     uint256 private constant TOTAL = 1 << 31;
+    uint256 private constant LANE = type(uint32).max;
     uint64 private constant POSITION = 3;
+    uint64 private constant PADDING = 61;
+    uint256 private constant REACH = 256;
+    uint256 private constant REDRAW = 3;
+    uint256 private constant CALLER_FEE = 1e12;
+    uint256 private constant BUDGET = ESCROW / 8 - 12 * CALLER_FEE;
+    uint256 private constant FOR_WORKERS = BUDGET * 6 / 10;
+    uint256 private constant FOR_COMMITTEE = BUDGET * 3 / 10;
+    uint256 private constant BETA = 1.5e18;
+    uint256 private constant DEV_CAP = 1e18;
     bytes32 private constant SALT = bytes32(uint256(7));
 
     ITaskFactory private immutable _factory;
@@ -116,8 +143,13 @@ contract TrainingTaskHandler {
     Sets private _sets;
     uint256 private _taskId;
     uint256 private _lastPlace;
-    /// Bonded and unbonding, by actor.
-    uint256[ACTORS] private _stakes;
+    Stake[ACTORS] private _stakes;
+    /// By actor, 32 bits each: what it weighs in a draw.
+    uint256 private _weights;
+    /// The block whose hash decides; 0 while too few take part.
+    uint256 private _drawBlock;
+    /// The ids of the next committee, 8 bits each.
+    uint256 private _elected;
     bytes32[ACTORS] private _digests;
     /// A validator's scores are a function of this number.
     uint256[ACTORS] private _tastes;
@@ -132,6 +164,9 @@ contract TrainingTaskHandler {
     /// Sets of rounds.
     uint256 private _settled;
     uint256[ACTORS] private _claimed;
+    /// What each earned and did not claim yet, and how far its scores were from the committee's.
+    uint256[ACTORS] private _credits;
+    uint256[ACTORS] private _deviations;
     Ask[] private _asks;
 
     constructor(ITaskFactory factory, Rule rule) {
@@ -146,6 +181,10 @@ contract TrainingTaskHandler {
         }
         actors[REENTRANT] = address(new ReentrantActor(registry));
         actors[REJECTING] = address(new RejectingActor());
+    }
+
+    /// @dev Makes the first task; in the constructor this would double its code.
+    function start() external {
         _renew();
     }
 
@@ -179,16 +218,20 @@ contract TrainingTaskHandler {
             vm.prank(actors[i]);
             task.leave();
             _sets.wants ^= uint8(1 << i);
+            _weigh(i);
             return _succeed();
         }
-        uint256 bonded = registry.bonded(address(task), actors[i]);
-        if (bonded == 0) return;
-        amount = 1 + amount % bonded;
+        Stake storage stake = _stakes[i];
+        if (stake.bonded == 0) return;
+        amount = 1 + amount % stake.bonded;
         vm.prank(actors[i]);
         uint256 number = registry.deallocate(address(task), amount);
         uint256 releaseAt = vm.getBlockTimestamp() + (_now.phase == Phase.Ended ? 0 : 11 * PHASE_SECONDS);
-        _asks.push(Ask(address(task), uint8(i), uint24(number), uint64(releaseAt)));
-        if (bonded - amount < MIN_STAKE) _sets.poor |= uint8(1 << i);
+        _asks.push(Ask(address(task), uint8(i), uint24(number), uint64(releaseAt), amount));
+        stake.bonded -= uint128(amount);
+        stake.unbonding += uint128(amount);
+        if (stake.bonded < MIN_STAKE) _sets.poor |= uint8(1 << i);
+        _weigh(i);
         _succeed();
     }
 
@@ -208,9 +251,12 @@ contract TrainingTaskHandler {
         vm.prank(actor);
         registry.deposit{value: 1 gwei}();
         uint256 free = registry.free(actor);
+        bool claims = who % ACTORS == REENTRANT;
+        uint256 credit = claims ? task.creditOf(actor, new uint64[](0)) : 0;
         vm.prank(actor);
         try registry.withdraw(1 + amount % free, actor) {
             if (who % ACTORS == REJECTING) _found("ether went where it cannot go");
+            if (claims) _credits[REENTRANT] -= credit - task.creditOf(actor, new uint64[](0));
             _succeed();
         } catch {
             if (who % ACTORS != REJECTING) _found("free stake is held back");
@@ -229,7 +275,7 @@ contract TrainingTaskHandler {
 
     function propose(uint256 who, uint256 lie) external counted {
         _lookAhead(Phase.Propose, who);
-        if (_now.phase == Phase.Propose && _propose(lie % 3 == 0 ? 1 + lie % 5 : 0, who)) _succeed();
+        if (_now.phase == Phase.Propose && _propose(lie % 3 == 0 ? _lie(lie) : 0, who)) _succeed();
     }
 
     function vote(uint256 who, uint256 attests) external counted {
@@ -239,7 +285,7 @@ contract TrainingTaskHandler {
 
     function prove(uint256 who, uint256 noted) external counted {
         _lookAhead(Phase.Propose, who);
-        if (_now.phase == Phase.Propose) _propose(1, who);
+        if (_now.phase == Phase.Propose) _propose(_lie(noted), who);
         if (_now.phase == Phase.Challenge && _prove(who % ACTORS, noted % 2 == 0)) _succeed();
     }
 
@@ -249,6 +295,7 @@ contract TrainingTaskHandler {
             _renew();
             return _succeed();
         }
+        if (wait % 64 == 9) vm.roll(vm.getBlockNumber() + REACH);
         if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS + wait % 10);
         else if (wait % 8 != 7) _finish(who);
         if (_move(who % ACTORS)) return _succeed();
@@ -334,7 +381,7 @@ contract TrainingTaskHandler {
         } else if (phase == Phase.Train || phase == Phase.Reveal) {
             while (_work(0, 1 + seed % 7, false)) {}
         } else if (phase == Phase.Score || phase == Phase.Tally) {
-            while (_judge(0, 3)) {}
+            while (_judge(0, seed | 1)) {}
         } else if (phase == Phase.Propose) {
             _propose(0, seed);
         } else if (phase == Phase.Challenge) {
@@ -348,6 +395,7 @@ contract TrainingTaskHandler {
         vm.prank(actors[i]);
         try task.enrol() {
             _sets.wants |= uint8(1 << i);
+            _weigh(i);
             return true;
         } catch {
             return false;
@@ -359,32 +407,64 @@ contract TrainingTaskHandler {
         vm.deal(actor, actor.balance + amount);
         vm.prank(actor);
         registry.allocate{value: amount}(address(task), amount);
-        _stakes[i] += amount;
+        _stakes[i].bonded += uint128(amount);
         if (amount >= MIN_STAKE) _sets.poor &= uint8(~(1 << i));
+        _weigh(i);
+    }
+
+    /// @dev A change of stake or wish counts at once; while a draw is open, it waits for the next change after it.
+    function _weigh(uint256 i) private {
+        if (_now.phase == Phase.Draw && _drawBlock != 0) return;
+        _weights = Books.withLane(_weights, i, _dueWeight(i));
+        if (_now.phase == Phase.Draw) _openIfEnough();
+    }
+
+    /// @dev Thousandths of the minimum; below it nothing.
+    function _dueWeight(uint256 i) private view returns (uint256) {
+        uint256 bonded = _stakes[i].bonded;
+        return _sets.wants >> i & 1 != 0 && bonded >= MIN_STAKE ? bonded * 1000 / MIN_STAKE : 0;
+    }
+
+    function _openIfEnough() private {
+        uint256 needed = COMMITTEE + _minUpdates() + (_isElected ? 0 : 1);
+        if (_eligible(0) >= needed) _drawBlock = vm.getBlockNumber();
+    }
+
+    /// @dev How many others weigh something.
+    function _eligible(uint256 without) private view returns (uint256 count) {
+        for (uint256 i = 0; i < ACTORS; ++i) {
+            if (without >> i & 1 == 0 && Books.lane(_weights, i) != 0) ++count;
+        }
     }
 
     function _release(uint256 k) private returns (bool) {
         Ask memory ask = _asks[k];
         bool isHere = ask.at == address(task);
+        bool isDue = vm.getBlockTimestamp() >= ask.releaseAt;
+        bool isLocked = isHere && _isLocked(ask.actor);
         vm.prank(actors[ask.actor]);
         try registry.release(ask.at, ask.number) returns (uint256 amount) {
-            if (vm.getBlockTimestamp() < ask.releaseAt) _found("stake left before its time");
-            if (isHere && _lockedSet() >> ask.actor & 1 != 0) _found("locked stake left");
-            if (isHere) _stakes[ask.actor] -= amount;
+            if (!isDue) _found("stake left before its time");
+            if (isLocked) _found("locked stake left");
+            // Rounding leaves a few wei to the last request.
+            if (amount > ask.amount + 1000) _found("more left than was asked for");
+            uint256 unbonding = _stakes[ask.actor].unbonding;
+            if (isHere && amount > unbonding) _found("more left than there was");
+            else if (isHere) _stakes[ask.actor].unbonding = uint128(unbonding - amount);
             _asks[k] = _asks[_asks.length - 1];
             _asks.pop();
             return true;
         } catch {
+            if (isDue && !isLocked) _found("stake is held back");
             return false;
         }
     }
 
-    /// @dev Whose stake the round can still take.
-    function _lockedSet() private view returns (uint256) {
-        if (_now.phase == Phase.Draw || _now.phase == Phase.Ended) return 0;
-        uint256 line = 1 << _sets.proposer;
-        if (_now.phase != Phase.Propose && _now.phase != Phase.Challenge) line = 0;
-        return _sets.committee | _sets.committed | line;
+    /// @dev Whether the round can still take its stake, or a draw counts with it.
+    function _isLocked(uint256 i) private view returns (bool) {
+        if (_now.phase == Phase.Ended) return false;
+        if (Books.lane(_weights, i) > _dueWeight(i)) return true;
+        return (_sets.committee | _sets.line | _sets.committed | _actorsOf(_elected)) >> i & 1 != 0;
     }
 
     /// @dev Somebody who still can commits or opens an update. A copy is somebody else's seal, which cannot be opened.
@@ -408,12 +488,12 @@ contract TrainingTaskHandler {
             value = _valueOf(victim);
         } else {
             value = BIAS + 10 * value + i;
-            digest = _seal(Phase.Train, actors[i], _payload(_root(value)));
+            digest = _seal(Phase.Train, actors[i], _payload(_root(_filled(value))));
         }
         vm.prank(actors[i]);
         try task.commitUpdate(_now.round, digest) {
             _digests[i] = digest;
-            _values = _values & ~(0xffffffff << 32 * i) | value << 32 * i;
+            _values = Books.withLane(_values, i, value);
             _sets.committed |= uint8(1 << i);
             if (copies) _sets.copied |= uint8(1 << i);
             return true;
@@ -425,7 +505,7 @@ contract TrainingTaskHandler {
     }
 
     function _open(uint256 i) private returns (bool) {
-        bytes32 root = _root(_valueOf(i));
+        bytes32 root = _root(_filled(_valueOf(i)));
         vm.prank(actors[i]);
         try task.revealUpdate(_now.round, root, SALT, 100, SALT) {
             _sets.revealed |= uint8(1 << i);
@@ -438,7 +518,7 @@ contract TrainingTaskHandler {
     }
 
     function _openCopy(uint256 i) private {
-        bytes32 root = _root(_valueOf(i));
+        bytes32 root = _root(_filled(_valueOf(i)));
         vm.prank(actors[i]);
         try task.revealUpdate(_now.round, root, SALT, 100, SALT) {
             _found("a copied commitment was opened");
@@ -518,28 +598,39 @@ contract TrainingTaskHandler {
 
     function _prove(uint256 i, bool notes) private returns (bool) {
         (uint64 round, uint8 attempt) = (_now.round, _now.attempt);
-        bytes memory evidence = bytes.concat(_leaf(_proposed), _items());
-        bool lied = _proposed != _aggregate();
-        if (notes) {
-            bytes32 note = keccak256(
-                abi.encode(block.chainid, address(task), round, attempt, POSITION, actors[i], SALT)
-            );
-            vm.prank(actors[i]);
-            try task.noteFinding(note) {} catch {}
-            vm.roll(vm.getBlockNumber() + 1);
-        }
+        uint256 truth = _aggregate();
+        bool lied = _proposed != truth;
+        // Behind the last parameter the proposal's leaf speaks for itself.
+        bool atPadding = _proposed & LANE == truth & LANE && (lied || i % 2 == 1);
+        uint64 position = atPadding ? PADDING : POSITION;
+        bytes memory evidence = _leaf(_proposed);
+        if (!atPadding || (!lied && i % 4 == 3)) evidence = bytes.concat(evidence, _items());
+        if (notes) _note(i, position);
         vm.prank(actors[i]);
-        try task.prove(round, attempt, POSITION, evidence, SALT) {
+        try task.prove(round, attempt, position, evidence, SALT) {
             if (!lied) _found("an honest proposal was convicted");
             uint256 guilty = _sets.attested | 1 << _sets.proposer;
             _sets.convicted |= uint8(guilty);
             _expectSlashed(guilty, LIE);
+            for (; guilty != 0; guilty &= guilty - 1) {
+                _weigh(_lowest(guilty));
+            }
             _look();
             return true;
         } catch {
             if (lied) _found("a lie could not be proven");
             return false;
         }
+    }
+
+    /// @dev So the finder's part is the actor's: whoever reads its proof comes a block too late.
+    function _note(uint256 i, uint64 position) private {
+        bytes32 note = keccak256(
+            abi.encode(block.chainid, address(task), _now.round, _now.attempt, position, actors[i], SALT)
+        );
+        vm.prank(actors[i]);
+        try task.noteFinding(note) {} catch {}
+        vm.roll(vm.getBlockNumber() + 1);
     }
 
     /// @dev Moves the round on if that is possible, and holds the books against what it did.
@@ -565,8 +656,18 @@ contract TrainingTaskHandler {
             if (vm.getBlockTimestamp() < before.deadline) _found("a phase ended before its time");
         }
         _expectSlashed(guilty, share);
-        if (before.phase == Phase.Challenge) _expectMajority();
+        if (before.phase == Phase.Tally) _expectTally();
+        if (before.phase == Phase.Challenge) {
+            _sets.absent |= uint8(guilty);
+            _expectMajority();
+        }
         _look();
+        if (_now.phase != before.phase || _now.round != before.round || _now.attempt != before.attempt) {
+            _credits[i] += CALLER_FEE;
+        } else if (before.phase == Phase.Draw) {
+            if (vm.getBlockNumber() <= _drawBlock + REACH) _found("a draw was put off");
+            _drawBlock = vm.getBlockNumber();
+        }
     }
 
     /// @dev Who left undone what the phase asked of it, and what that costs.
@@ -584,6 +685,7 @@ contract TrainingTaskHandler {
         uint256 open = _settled & ~_claimed[i];
         uint64[] memory rounds = _list(open);
         uint256 due = task.creditOf(actor, rounds);
+        if (due != _credits[i]) _found("another pay than is due");
         if (due == 0) return false;
         if (twice && rounds.length != 0) rounds = _withRepeat(rounds);
         uint256 had = actor.balance;
@@ -593,6 +695,7 @@ contract TrainingTaskHandler {
             if (amount != due || actor.balance < had + amount) _found("paid something else");
             if (task.creditOf(actor, rounds) != 0) _found("could be paid twice");
             _claimed[i] |= open;
+            _credits[i] = 0;
             return true;
         } catch {
             if (i != REJECTING && !twice) _found("what is due is held back");
@@ -633,7 +736,6 @@ contract TrainingTaskHandler {
         if (p.phase == Phase.Ended || p.round != before.round) _closeRound(before, p.phase == Phase.Ended);
         if (p.phase == before.phase && p.attempt == before.attempt) return;
         if (p.phase == Phase.Train) return _seat(p.limited);
-        if (before.phase == Phase.Tally && p.phase == Phase.Propose) _expectTally();
         if (p.phase == Phase.Propose) {
             _sets.proposer = uint8(task.currentProposer() - 1);
             (_sets.voted, _sets.attested) = (0, 0);
@@ -641,39 +743,80 @@ contract TrainingTaskHandler {
     }
 
     function _closeRound(Now memory before, bool ended) private {
-        if (before.phase >= Phase.Tally && before.phase != Phase.Ended) _settled |= 1 << before.round;
         if (ended && before.phase == Phase.Ended) return;
+        if (before.phase >= Phase.Tally) {
+            _settled |= 1 << before.round;
+            _pay();
+        }
+        if (!_sets.carried || before.round % REDRAW == 0) _elected = 0;
         (uint8 wants, uint8 poor) = (_sets.wants, _sets.poor);
         delete _sets;
         (_sets.wants, _sets.poor) = (wants, poor);
+        _drawBlock = 0;
+        _openIfEnough();
     }
 
     /// @dev Who sits where. Ids follow the order in which the actors enrolled: actor i has id i + 1.
     function _seat(bool limited) private {
-        uint256 committee = _setOf(task.committee());
+        uint32[] memory members = task.committee();
         uint32[] memory line = task.proposers();
+        uint32[] memory workers = task.workers();
+        _expectDraw(_packed(members), _packed(line), _packed(workers), limited);
+        uint256 committee = _setOf(members);
         uint256 trainers = EVERYBODY;
         if (limited) {
-            trainers = _setOf(task.workers());
+            trainers = _setOf(workers);
             trainers |= _isElected ? committee : _setOf(line);
         }
         if (!_isElected) trainers &= ~(committee | 1 << (line[0] - 1));
-        (_sets.committee, _sets.trainers) = (uint8(committee), uint8(trainers));
+        (_sets.committee, _sets.trainers, _sets.line) =
+        (uint8(committee), uint8(trainers), uint8(_setOf(line)));
         if (_count(committee) != COMMITTEE) _found("a committee of the wrong size");
+    }
+
+    /// @dev Seed and stakes leave no choice who is drawn.
+    function _expectDraw(uint256 members, uint256 line, uint256 workers, bool limited) private {
+        bytes32 seed = keccak256(abi.encode(block.chainid, address(task), _now.round, blockhash(_drawBlock)));
+        uint256 first = _elected == 0 ? COMMITTEE : 0;
+        uint256 taken = _actorsOf(_elected);
+        uint256 others = _eligible(taken) - first;
+        uint256 room = _maxUpdates();
+        uint256 seated = 0;
+        if (!_isElected) {
+            // The miner does not train, two backups do.
+            seated = others < 3 ? others : 3;
+            room -= seated - 1;
+            others -= seated;
+        }
+        uint256 drawn = Books.draw(seed, _weights, taken, first + seated + (others > room ? room : 0));
+        uint256 committee = _elected == 0 ? drawn & ((1 << 8 * COMMITTEE) - 1) : _elected;
+        drawn >>= 8 * first;
+        uint256 proposers = _isElected ? Books.byLot(seed, committee) : drawn & ((1 << 8 * seated) - 1);
+        drawn >>= 8 * seated;
+        if (members != committee || line != proposers || workers != drawn || limited != others > room) {
+            _found("another draw than seed and stakes give");
+        }
+        _elected = 0;
     }
 
     /// @dev Exactly the guilty lose exactly their share, out of what is bonded and unbonding; nobody else loses anything.
     function _expectSlashed(uint256 guilty, uint256 share) private {
         uint8 poor = _sets.poor;
         for (uint256 i = 0; i < ACTORS; ++i) {
-            uint256 stake = _stakes[i];
+            Stake memory stake = _stakes[i];
             Allocation memory found = registry.allocation(address(task), actors[i]);
             if (guilty >> i & 1 != 0) {
-                stake -= stake * share / WAD;
+                uint256 whole = uint256(stake.bonded) + stake.unbonding;
+                uint256 amount = whole * share / WAD;
+                uint256 fromUnbonding = amount == 0 ? 0 : stake.unbonding * amount / whole;
+                stake.unbonding -= uint128(fromUnbonding);
+                stake.bonded -= uint128(amount - fromUnbonding);
                 _stakes[i] = stake;
-                if (found.bonded < MIN_STAKE) poor |= uint8(1 << i);
+                if (stake.bonded < MIN_STAKE) poor |= uint8(1 << i);
             }
-            if (uint256(found.bonded) + found.unbonding != stake) _found("another slash than is due");
+            if (found.bonded != stake.bonded || found.unbonding != stake.unbonding) {
+                _found("another slash than is due");
+            }
         }
         _sets.poor = poor;
     }
@@ -683,27 +826,126 @@ contract TrainingTaskHandler {
         bool carried = _count(_sets.attested) >= _count(_voters()) / 2 + 1;
         bool isHead = task.headRoot() == _proposedRoot;
         if (carried && !isHead) _found("a carried proposal is not the head");
+        _sets.carried = carried;
         if (carried) _head = _proposed;
         else if (isHead && _head != _proposed) _found("a minority made the head");
     }
 
-    /// @dev Included is what a majority of the committee vouched for; shares sum to 2^31.
+    /// @dev Included is what a majority of the committee vouched for; shares, the next committee and whether there are any follow.
     function _expectTally() private {
         (bool[] memory included, uint32[] memory shares) = task.tallied();
         uint256 order = _order();
-        uint256 k = 0;
-        uint256 chosen = 0;
-        for (uint256 left = order; left != 0; (left &= left - 1, ++k)) {
-            uint256 vouchers = 0;
-            for (uint256 members = _sets.shown; members != 0; members &= members - 1) {
-                if (_vouches(_tastes[_lowest(members)], k)) ++vouchers;
-            }
-            if (included[k] != vouchers > COMMITTEE / 2) _found("included against the majority");
-            if (included[k]) chosen |= 1 << _lowest(left);
+        uint256 count = _count(order);
+        if (_count(_sets.shown) <= COMMITTEE / 2) {
+            _sets.included = uint8(order);
+            if (included.length != 0) _found("a minority decided");
+            return;
         }
-        if (k != included.length) _found("another number of updates");
-        _sets.included = uint8(chosen);
-        if (!_isAttested) _keepShares(shares);
+        uint256[] memory statistics = new uint256[](count);
+        uint256 chosen = 0;
+        for (uint256 k = 0; k < count; ++k) {
+            uint256[] memory scores = _column(k);
+            if (scores.length <= COMMITTEE / 2) continue;
+            chosen |= 1 << k;
+            statistics[k] = Books.statistic(scores, _isMean());
+        }
+        _sets.included = uint8(_actorsAt(order, chosen));
+        _sets.formed = _count(chosen) >= _minUpdates();
+        _judgeJudges(statistics, chosen);
+        if (_flags(included) != (_sets.formed ? chosen : 0)) _found("included against the majority");
+        if (!_sets.formed || _isAttested) return;
+
+        _keepShares(shares);
+        if (_shares != _headShare() | _dueShares(statistics, chosen)) _found("other shares than are due");
+        if (_isElected) _elect(statistics, chosen, order);
+    }
+
+    /// @dev What those gave the update who vouch for it.
+    function _column(uint256 k) private view returns (uint256[] memory scores) {
+        scores = new uint256[](_count(_sets.shown));
+        uint256 n = 0;
+        for (uint256 members = _sets.shown; members != 0; members &= members - 1) {
+            uint256 taste = _tastes[_lowest(members)];
+            if (_vouches(taste, k)) scores[n++] = _worth(taste, k);
+        }
+        assembly ("memory-safe") {
+            mstore(scores, n)
+        }
+    }
+
+    /// @dev How far each member's scores are from the committee's.
+    function _judgeJudges(uint256[] memory statistics, uint256 chosen) private {
+        for (uint256 members = _sets.shown; members != 0; members &= members - 1) {
+            uint256 taste = _tastes[_lowest(members)];
+            uint256 sum = 0;
+            for (uint256 k = 0; k < statistics.length; ++k) {
+                if (chosen >> k & 1 == 0) continue;
+                uint256 gap = _vouches(taste, k) ? Books.gap(_worth(taste, k), statistics[k]) : DEV_CAP;
+                sum += gap < DEV_CAP ? gap : DEV_CAP;
+            }
+            _deviations[_lowest(members)] = chosen == 0 ? 0 : sum / _count(chosen);
+        }
+    }
+
+    /// @dev Softmax; equal parts of the nearer half; equal parts of all ranks but the first and the last.
+    function _dueShares(uint256[] memory statistics, uint256 chosen) private view returns (uint256) {
+        uint256 amount = TOTAL - _headShare();
+        if (_rule == Rule.Softmax) return Books.softmax(statistics, chosen, BETA, amount);
+        uint256 count = _count(chosen);
+        if (_isOnRanks) return Books.equal((1 << (count - 1)) - 2, amount);
+        uint256 order = Books.ranking(statistics, chosen);
+        uint256 nearer = 0;
+        for (uint256 i = 0; i < count / 2; ++i) {
+            nearer |= 1 << (order >> 8 * i & 0xff);
+        }
+        return Books.equal(nearer, amount);
+    }
+
+    /// @dev The middle of the ranking, of those who still weigh something.
+    function _elect(uint256[] memory statistics, uint256 chosen, uint256 order) private {
+        uint256 ranking = Books.ranking(statistics, chosen);
+        uint256 electable = 0;
+        uint256 ids = 0;
+        for (uint256 i = 0; i < _count(chosen); ++i) {
+            uint256 actor = _lowest(_actorsAt(order, 1 << (ranking >> 8 * i & 0xff)));
+            if (Books.lane(_weights, actor) != 0) ids |= (actor + 1) << 8 * electable++;
+        }
+        if (electable >= COMMITTEE) {
+            _elected = ids >> 8 * ((electable - COMMITTEE) / 2) & ((1 << 8 * COMMITTEE) - 1);
+        }
+        if (_packed(task.elected()) != _elected) _found("another committee was elected");
+    }
+
+    /// @dev What the round that ended owes to whom.
+    function _pay() private {
+        Sets memory sets = _sets;
+        bool byShares = sets.formed && !_isOnRanks && (!_isAttested || sets.carried);
+        uint256 k = 0;
+        for (uint256 left = _order(); left != 0; left &= left - 1) {
+            ++k;
+            uint256 i = _lowest(left);
+            if ((sets.included & ~sets.convicted) >> i & 1 == 0) continue;
+            _credits[
+                i
+            ] += byShares
+                ? FOR_WORKERS * Books.lane(_shares, k) / (TOTAL - _headShare())
+                : FOR_WORKERS / _count(sets.included);
+        }
+        uint256 paid = sets.shown;
+        if (sets.formed) paid &= ~uint256(sets.convicted | sets.absent);
+        uint256 sum = 0;
+        for (uint256 left = paid; left != 0; left &= left - 1) {
+            sum += _deviations[_lowest(left)];
+        }
+        for (uint256 left = paid; left != 0; left &= left - 1) {
+            uint256 i = _lowest(left);
+            _credits[
+                i
+            ] += sets.formed
+                ? Books.ofValidator(FOR_COMMITTEE, _deviations[i], sum, _count(paid))
+                : FOR_COMMITTEE / COMMITTEE;
+        }
+        if (sets.carried) _credits[sets.proposer] += BUDGET - FOR_WORKERS - FOR_COMMITTEE;
     }
 
     function _keepShares(uint32[] memory shares) private {
@@ -742,31 +984,29 @@ contract TrainingTaskHandler {
     /// @dev The right next model.
     function _aggregate() private view returns (uint256) {
         uint256 shares = _shares;
-        uint256 sum = (1 << 30) + (shares & 0xffffffff) * _head;
-        if (_isOnRanks) {
-            uint256 below = 0;
-            for (uint256 left = _sets.included; left != 0; left &= ~(1 << below)) {
-                below = _smallest(left);
-                shares >>= 32;
-                sum += (shares & 0xffffffff) * _valueOf(below);
-            }
-            return sum >> 31;
-        }
-        for (uint256 left = _order(); left != 0; left &= left - 1) {
+        uint256 sum = (1 << 30) + (shares & LANE) * (_head & LANE);
+        for (uint256 left = _isOnRanks ? _sets.included : _order(); left != 0;) {
+            uint256 next = _isOnRanks ? _smallest(left) : _lowest(left);
+            left &= ~(1 << next);
             shares >>= 32;
-            sum += (shares & 0xffffffff) * _valueOf(_lowest(left));
+            sum += (shares & LANE) * _valueOf(next);
         }
-        return sum >> 31;
+        return sum >> 31 | BIAS << 32;
+    }
+
+    /// @dev What to add to a model: to its parameters, or to the padding.
+    function _lie(uint256 choice) private pure returns (uint256) {
+        return choice % 5 == 4 ? 1 << 32 : 1 + choice % 5;
     }
 
     /// @dev The leaves of those with a part in the next model.
     function _items() private view returns (bytes memory items) {
         uint256 shares = _shares;
-        if (shares & 0xffffffff != 0) items = _leaf(_head);
+        if (shares & LANE != 0) items = _leaf(_head);
         for (uint256 left = _isOnRanks ? _sets.included : _order(); left != 0; left &= left - 1) {
             shares >>= 32;
-            if (_isOnRanks || shares & 0xffffffff != 0) {
-                items = bytes.concat(items, _leaf(_valueOf(_lowest(left))));
+            if (_isOnRanks || shares & LANE != 0) {
+                items = bytes.concat(items, _leaf(_filled(_valueOf(_lowest(left)))));
             }
         }
     }
@@ -779,16 +1019,23 @@ contract TrainingTaskHandler {
     }
 
     function _valueOf(uint256 i) private view returns (uint256) {
-        return _values >> 32 * i & 0xffffffff;
+        return Books.lane(_values, i);
     }
 
-    function _root(uint256 value) private pure returns (bytes32) {
-        return sha256(bytes.concat(hex"00", _leaf(value)));
+    /// @dev An update, with junk in the padding.
+    function _filled(uint256 value) private pure returns (uint256) {
+        return value | value << 32;
     }
 
-    function _leaf(uint256 value) private pure returns (bytes memory) {
-        uint256 word = value * 0x0000000100000001000000010000000100000001000000010000000100000001;
-        return abi.encode(word, word, word, word, word, word, word, word);
+    function _root(uint256 model) private pure returns (bytes32) {
+        return sha256(bytes.concat(hex"00", _leaf(model)));
+    }
+
+    function _leaf(uint256 model) private pure returns (bytes memory) {
+        uint256 ones = 0x00000001000000010000000100000001;
+        uint256 half = (model & LANE) * ones;
+        uint256 word = half << 128 | half;
+        return abi.encode(word, word, word, word, word, word, word, half << 128 | (model >> 32) * ones);
     }
 
     function _payload(bytes32 root) private pure returns (bytes32) {
@@ -798,6 +1045,17 @@ contract TrainingTaskHandler {
     /// @dev One validator in two vouches for everything, the others leave out one update in four.
     function _vouches(uint256 taste, uint256 k) private pure returns (bool) {
         return taste & 1 != 0 || taste >> (8 + 2 * k) & 3 != 0;
+    }
+
+    /// @dev Between 1 and 3 where losses count in 10^-12.
+    function _scoreOf(uint256 taste, uint256 k) private pure returns (uint256) {
+        return 1e12 + (taste >> (64 + 40 * k)) % 2e12;
+    }
+
+    /// @dev A score as statistics count it. A bit has no value.
+    function _worth(uint256 taste, uint256 k) private view returns (uint256) {
+        if (_rule > Rule.CommitteeFar) return 0;
+        return _isElected ? _scoreOf(taste, k) : _scoreOf(taste, k) * 1e6;
     }
 
     /// @dev The head's loss, then one entry per update in the rule's form.
@@ -812,7 +1070,7 @@ contract TrainingTaskHandler {
             return count == 0 ? scores : bytes.concat(scores, bytes1(uint8(bits)));
         }
         for (uint256 k = 0; k < count; ++k) {
-            uint256 loss = _vouches(taste, k) ? 1e12 + (taste >> 128) % 1e9 * (k + 1) : type(uint256).max;
+            uint256 loss = _vouches(taste, k) ? _scoreOf(taste, k) : type(uint256).max;
             if (_isElected) scores = bytes.concat(scores, bytes16(uint128(loss)));
             else scores = bytes.concat(scores, bytes8(uint64(loss)));
         }
@@ -838,8 +1096,9 @@ contract TrainingTaskHandler {
 
     /* SMALL THINGS */
 
+    /// @dev The first finding stays: others often follow from it.
     function _found(string memory what) private {
-        violation = what;
+        if (bytes(violation).length == 0) violation = what;
     }
 
     function _succeed() private {
@@ -868,6 +1127,33 @@ contract TrainingTaskHandler {
         }
     }
 
+    function _packed(uint32[] memory ids) private pure returns (uint256 packed) {
+        for (uint256 i = 0; i < ids.length; ++i) {
+            packed |= uint256(ids[i]) << 8 * i;
+        }
+    }
+
+    /// @dev The set of actors with these ids.
+    function _actorsOf(uint256 ids) private pure returns (uint256 set) {
+        for (; ids != 0; ids >>= 8) {
+            set |= 1 << ((ids & 0xff) - 1);
+        }
+    }
+
+    /// @dev The set of actors whose updates have these indices.
+    function _actorsAt(uint256 order, uint256 indices) private pure returns (uint256 set) {
+        for (; indices != 0; indices >>= 1) {
+            if (indices & 1 != 0) set |= 1 << _lowest(order);
+            order &= order - 1;
+        }
+    }
+
+    function _flags(bool[] memory flags) private pure returns (uint256 set) {
+        for (uint256 i = 0; i < flags.length; ++i) {
+            if (flags[i]) set |= 1 << i;
+        }
+    }
+
     function _list(uint256 set) private pure returns (uint64[] memory rounds) {
         rounds = new uint64[](_count(set));
         uint256 n = 0;
@@ -889,6 +1175,19 @@ contract TrainingTaskHandler {
         return uint256(stake.bonded) + stake.unbonding;
     }
 
+    function _minUpdates() private view returns (uint256) {
+        return _rule == Rule.Softmax ? 2 : 3;
+    }
+
+    function _maxUpdates() private view returns (uint256) {
+        return _rule == Rule.Softmax ? 3 : 4;
+    }
+
+    /// @dev Every other task goes by the mean, the others by the median.
+    function _isMean() private view returns (bool) {
+        return _taskId % 2 == 0;
+    }
+
     function _headShare() private pure returns (uint256) {
         return TOTAL - 0.9e18 * TOTAL / WAD;
     }
@@ -904,9 +1203,12 @@ contract TrainingTaskHandler {
         delete _sets;
         delete _stakes;
         delete _claimed;
-        (forced, _settled, _head, _sharesDigest) = (0, 0, BIAS, 0);
+        delete _credits;
+        (forced, _settled, _head, _sharesDigest) = (0, 0, _filled(BIAS), 0);
+        (_weights, _drawBlock, _elected) = (0, 0, 0);
         _sets.poor = uint8(EVERYBODY);
         delete _now;
+        _now.round = 1;
         for (uint256 i = 0; i < ACTORS; ++i) {
             _join(i, MIN_STAKE + i * 0.3 ether);
         }
@@ -914,21 +1216,22 @@ contract TrainingTaskHandler {
     }
 
     function _terms() private view returns (TaskConfig memory c) {
-        c.firstRoot = _root(BIAS);
-        c.dimension = 64;
+        c.firstRoot = _root(_filled(BIAS));
+        c.dimension = 60;
         c.scale = 20;
         c.rule = _rule;
-        (c.beta, c.alpha, c.keep) = (1e18, 0.9e18, 0.5e18);
+        // The number of the task before: the next one is what `_isMean` will see.
+        c.statistic = _taskId % 2 == 0 ? Statistic.Median : Statistic.Mean;
+        (c.beta, c.alpha, c.keep) = (uint128(BETA), 0.9e18, 0.5e18);
         c.tolerated = _rule == Rule.FedRob ? 1 : 0;
-        (c.committeeSize, c.redrawEvery) = (uint8(COMMITTEE), 3);
-        bool needsThree = _isElected || _isAttested || _rule == Rule.FedRob;
-        (c.minUpdates, c.maxUpdates) = needsThree ? (3, 4) : (2, 3);
+        (c.committeeSize, c.redrawEvery) = (uint8(COMMITTEE), uint64(REDRAW));
+        (c.minUpdates, c.maxUpdates) = (uint8(_minUpdates()), uint8(_maxUpdates()));
         c.maxSamples = 10_000;
         (c.rounds, c.minStake) = (8, uint128(MIN_STAKE));
         (c.trainSeconds, c.revealSeconds, c.scoreSeconds) = (60, 60, 60);
         (c.tallySeconds, c.proposeSeconds, c.challengeSeconds) = (60, 60, 60);
         (c.workersPart, c.committeePart) = (0.6e18, 0.3e18);
-        (c.callerFee, c.devCap) = (1e12, 1e18);
+        (c.callerFee, c.devCap) = (uint128(CALLER_FEE), uint128(DEV_CAP));
         (c.lieSlash, c.livenessSlash, c.noRevealSlash) = (uint64(LIE), uint64(LIVENESS), uint64(NO_REVEAL));
         (c.finderPart, c.burnPart) = (0.2e18, 0.5e18);
     }

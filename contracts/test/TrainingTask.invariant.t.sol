@@ -20,6 +20,7 @@ abstract contract TrainingTaskInvariants is BaseTest {
         _handler = TrainingTaskHandler(
             vm.deployCode("TrainingTask.handler.t.sol:TrainingTaskHandler", abi.encode(factory, _rule()))
         );
+        _handler.start();
         _actions = [
             TrainingTaskHandler.join.selector,
             TrainingTaskHandler.leave.selector,
