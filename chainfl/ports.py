@@ -238,8 +238,8 @@ class Journal(Protocol):
         """Write it down for good."""
         ...
 
-    def scores(self, round_: int) -> SealedScores | None:
-        """What was sealed for this round, if anything."""
+    def scores(self, round_: int) -> Sequence[SealedScores]:
+        """What was sealed for this round: nothing, one, or more where a reorg changed what there was to judge."""
         ...
 
     def keep_scores(self, round_: int, sealed: SealedScores) -> None:

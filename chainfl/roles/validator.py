@@ -19,7 +19,7 @@ from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
 from chainfl.redo import check_proposal, floats, head_model, revealed_updates
 from chainfl.roles.participant import Participant
-from chainfl.types import Phase, Rule
+from chainfl.types import Digest, Phase, Rule
 
 _SCORED_AT_ONCE = 32
 
@@ -28,17 +28,22 @@ def commit_scores(me: Participant) -> None:
     """Judge head and updates, write the scores down, and commit to them."""
     task = me.ledger.task()
     number = task.round.number
-    sealed = me.journal.scores(number)
+    # A reorg can change which updates were revealed; scores of others could not be opened, and that costs stake.
+    fitting = (s for s in me.journal.scores(number) if s.digest == _digest(me, task, s.scores, s.salt))
+    sealed = next(fitting, None)
     if sealed is None:
-        sealed = seal_scores(me, task)
+        sealed = seal_scores(me, task, judge(me, task))
         me.journal.keep_scores(number, sealed)
     me.ledger.commit_scores(number, sealed.digest)
 
 
 def reveal_scores(me: Participant) -> None:
-    """Open the commitment to the scores."""
-    number = me.ledger.task().round.number
-    sealed = me.journal.scores(number)
+    """Open the commitment to the scores that stands on the ledger."""
+    task = me.ledger.task()
+    number, account = task.round.number, task.accounts.get(me.ledger.me)
+    mine = task.round.scores.get(account.id) if account is not None else None
+    kept = me.journal.scores(number)
+    sealed = next((s for s in kept if mine is not None and s.digest == mine.commitment), None)
     if sealed is None:
         raise ProtocolError(f"round {number}: the journal holds no scores to reveal")
     me.ledger.reveal_scores(number, sealed.scores, sealed.salt)
@@ -65,15 +70,26 @@ def vote(me: Participant) -> None:
     )
 
 
-def seal_scores(me: Participant, task: Task) -> SealedScores:
-    """Score, encode, and seal under a fresh salt, bound to the roots that were judged."""
-    number = task.round.number
-    scores = encode_scores(score_kind(task.config.rule), judge(me, task))
-    salt, payload = me.journal.salt(number, Phase.SCORE), validator_payload(ordered_roots(task), scores)
-    digest = commitment(
-        task.chain_id, task.address, task.task_id, number, Phase.SCORE, me.ledger.me, payload, salt
+def seal_scores(me: Participant, task: Task, judged: Scores) -> SealedScores:
+    """Encode, and seal under a fresh salt, bound to the roots that were judged."""
+    scores = encode_scores(score_kind(task.config.rule), judged)
+    salt = me.journal.salt(task.round.number, Phase.SCORE)
+    return SealedScores(_digest(me, task, scores, salt), salt, scores)
+
+
+def _digest(me: Participant, task: Task, scores: bytes, salt: Digest) -> Digest:
+    """The commitment to these scores of the updates that are revealed now."""
+    payload = validator_payload(ordered_roots(task), scores)
+    return commitment(
+        task.chain_id,
+        task.address,
+        task.task_id,
+        task.round.number,
+        Phase.SCORE,
+        me.ledger.me,
+        payload,
+        salt,
     )
-    return SealedScores(digest, salt, scores)
 
 
 def judge(me: Participant, task: Task) -> Scores:

@@ -5,19 +5,15 @@ from dataclasses import dataclass, field
 
 from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import check_round
-from chainfl.codec.commitments import commitment, validator_payload
 from chainfl.codec.records import Layout
-from chainfl.codec.scores import encode_scores
 from chainfl.errors import VerificationError
 from chainfl.learning.evaluate import Score, score
 from chainfl.learning.models import Flat
-from chainfl.ports import Ledger, SealedScores
-from chainfl.protocol.tally import score_kind
-from chainfl.protocol.views import ordered_roots
-from chainfl.roles.validator import judge
+from chainfl.ports import Ledger
+from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.network import Network, training
 from chainfl.sim.people import People
-from chainfl.types import Id, Phase
+from chainfl.types import Id
 
 
 @dataclass(slots=True)
@@ -103,13 +99,5 @@ class FaithfulNetwork(Network):
         if posted is None:
             return False
         me, number = self.participants[task.by_id(id_).address], task.round.number
-        scores, salt = (
-            encode_scores(score_kind(task.config.rule), posted),
-            me.journal.salt(number, Phase.SCORE),
-        )
-        payload = validator_payload(ordered_roots(task), scores)
-        digest = commitment(
-            task.chain_id, task.address, task.task_id, number, Phase.SCORE, me.ledger.me, payload, salt
-        )
-        me.journal.keep_scores(number, SealedScores(digest, salt, scores))
+        me.journal.keep_scores(number, seal_scores(me, task, posted))
         return True

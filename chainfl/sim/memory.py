@@ -195,7 +195,7 @@ class MemoryJournal:
 
     seed: Digest
     updates: dict[int, SealedUpdate] = field(default_factory=dict)
-    sealed_scores: dict[int, SealedScores] = field(default_factory=dict)
+    sealed_scores: dict[int, list[SealedScores]] = field(default_factory=dict)
 
     def update(self, round_: int) -> SealedUpdate | None:
         """What was sealed for this round, if anything."""
@@ -205,13 +205,13 @@ class MemoryJournal:
         """Write it down."""
         self.updates[round_] = sealed
 
-    def scores(self, round_: int) -> SealedScores | None:
-        """What was sealed for this round, if anything."""
-        return self.sealed_scores.get(round_)
+    def scores(self, round_: int) -> Sequence[SealedScores]:
+        """What was sealed for this round."""
+        return self.sealed_scores.get(round_, ())
 
     def keep_scores(self, round_: int, sealed: SealedScores) -> None:
         """Write it down."""
-        self.sealed_scores[round_] = sealed
+        self.sealed_scores.setdefault(round_, []).append(sealed)
 
     def forget_before(self, round_: int) -> None:
         """Let go of rounds that are over."""

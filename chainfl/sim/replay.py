@@ -14,9 +14,9 @@ from chainfl.audit.history import PlayedRound
 from chainfl.audit.trace import trace_round
 from chainfl.blobs import get_record, name_model, put_model
 from chainfl.codec.cid import Cid, Codec
-from chainfl.codec.commitments import commitment, keccak256, validator_payload
+from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest
-from chainfl.codec.scores import Scores, encode_scores, unavailable
+from chainfl.codec.scores import Scores, unavailable
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
@@ -26,16 +26,15 @@ from chainfl.learning.models import initial_flat
 from chainfl.learning.partition import Parts, partition
 from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
-from chainfl.ports import BlobStore, SealedScores
+from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.config import Floors
 from chainfl.protocol.replay import fold
 from chainfl.protocol.tally import score_kind
-from chainfl.protocol.views import ordered_roots
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant
-from chainfl.roles.validator import judge
+from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.faithful import Lesson, Pupil
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
@@ -45,9 +44,8 @@ from chainfl.sim.terms import BUDGET
 from chainfl.types import WAD, Address, Id, Phase, TaskConfig
 
 _KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))
-DEMO_HOSTILE: Final = {"mal": "label-flip", "max": "label-flip", "moe": "label-flip"}
-"""Who misbehaves in `chainfl demo`."""
 DEVNET_SEED: Final = 7
+"""Deals the data of `chainfl devnet` and `demo`, and seeds their training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +161,6 @@ def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[st
             for number, name in enumerate(names)
         }
     }
-
-
-def write_participants(home: Path, path: Path, attacks: Mapping[str, str] = DEMO_HOSTILE) -> None:
-    """Write the file for `--participants` of the devnet or demonstration in this folder.
-
-    Raises:
-        InputError: no nodes have run there.
-    """
-    names = sorted(node.name for node in (home / "nodes").glob("*") if node.is_dir() and node.name != "guest")
-    if not names:
-        raise InputError(f"{home}: no nodes have run here")
-    path.write_text(json.dumps(participants_of(names, attacks), indent=2) + "\n", encoding="utf-8")
 
 
 # Playing it again
@@ -319,12 +305,7 @@ class ReplayNetwork(Network):
             entry if vouches else unavailable(kind)
             for entry, vouches in zip(honest.entries, vouched, strict=True)
         )
-        scores = encode_scores(kind, Scores(honest.head, tuple(entries)))
-        payload, salt = validator_payload(ordered_roots(task), scores), me.journal.salt(number, Phase.SCORE)
-        digest = commitment(
-            task.chain_id, task.address, task.task_id, number, Phase.SCORE, me.ledger.me, payload, salt
-        )
-        me.journal.keep_scores(number, SealedScores(digest, salt, scores))
+        me.journal.keep_scores(number, seal_scores(me, task, Scores(honest.head, tuple(entries))))
 
     def _is_early(self, change: Mapping[str, Any], seen: set[int]) -> bool:
         """Whether a weight counted in this round's draw: it was set while the task still waited for enough.

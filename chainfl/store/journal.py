@@ -6,6 +6,7 @@ Losing it costs a slash, so every write is synchronous. It holds salts and updat
 import secrets
 import sqlite3
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ create table if not exists sealed_update (
 ) without rowid;
 create table if not exists sealed_scores (
   chain integer, task blob, account blob, round integer,
-  digest blob not null, salt blob not null, scores blob not null, primary key (chain, task, account, round)
+  digest blob, salt blob not null, scores blob not null, primary key (chain, task, account, round, digest)
 ) without rowid;
 """
 
@@ -50,10 +51,10 @@ class SqliteJournal:
 
     def update(self, round_: int) -> SealedUpdate | None:
         """What was sealed for this round, if anything."""
-        row = self._one("select digest, salt, root, cid, samples, data from sealed_update", round_)
-        if row is None:
+        rows = self._all("select digest, salt, root, cid, samples, data from sealed_update", round_)
+        if not rows:
             return None
-        digest, salt, root, cid, samples, data = row
+        digest, salt, root, cid, samples, data = rows[0]
         return SealedUpdate(digest, salt, root, cid, samples, np.frombuffer(data, "<u4").astype(np.uint32))
 
     def keep_update(self, round_: int, sealed: SealedUpdate) -> None:
@@ -64,13 +65,14 @@ class SqliteJournal:
             "insert into sealed_update values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values)
         )
 
-    def scores(self, round_: int) -> SealedScores | None:
-        """What was sealed for this round, if anything."""
-        row = self._one("select digest, salt, scores from sealed_scores", round_)
-        return SealedScores(*row) if row is not None else None
+    def scores(self, round_: int) -> Sequence[SealedScores]:
+        """What was sealed for this round: more than once where a reorg changed what there was to judge."""
+        return [
+            SealedScores(*row) for row in self._all("select digest, salt, scores from sealed_scores", round_)
+        ]
 
     def keep_scores(self, round_: int, sealed: SealedScores) -> None:
-        """Write it down for good."""
+        """Write it down for good, beside what was sealed before: a reorg can bring that back."""
         values = (sealed.digest, sealed.salt, sealed.scores)
         self._write("insert into sealed_scores values (?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values))
 
@@ -89,16 +91,15 @@ class SqliteJournal:
         """Let go of the file."""
         self._db.close()
 
-    def _one(self, query: str, round_: int) -> tuple[Any, ...] | None:
+    def _all(self, query: str, round_: int) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
-                found = self._db.execute(
+                return self._db.execute(
                     f"{query} where chain = ? and task = ? and account = ? and round = ?",
                     (*self._key, round_),
-                ).fetchone()
+                ).fetchall()
             except sqlite3.Error as error:
                 raise StoreError(f"journal {self._path}: {error}") from error
-        return tuple(found) if found is not None else None
 
     def _write(self, statement: str, values: tuple[object, ...]) -> None:
         with self._lock:

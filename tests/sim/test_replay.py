@@ -32,7 +32,6 @@ from chainfl.sim.replay import (
     read_trace,
     replay,
     trace_of,
-    write_participants,
 )
 from chainfl.types import Address, Id, Outcome
 from services.node.learning import spec_of_manifest
@@ -256,14 +255,11 @@ def test_a_trace_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_the_participants_of_a_devnet_are_its_nodes_in_order(tmp_path: Path) -> None:
-    for name in ("moe", "ada", "ben", "guest"):
-        (tmp_path / "nodes" / name).mkdir(parents=True)
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(participants_of(["ada", "ben", "moe"], {"moe": "label-flip"})))
 
-    write_participants(tmp_path, tmp_path / "p.json")
-    people = read_participants(tmp_path / "p.json")
+    people = read_participants(file)
 
     assert [one.client for one in people.values()] == [0, 1, 2]
     assert [one.attack for one in people.values()] == [None, None, "label-flip"]
     assert {one.clients for one in people.values()} == {3}
-    with pytest.raises(InputError, match="no nodes"):
-        write_participants(tmp_path / "empty", tmp_path / "q.json")
