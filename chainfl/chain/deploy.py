@@ -1,12 +1,13 @@
 """Deploy the contracts: libraries, then the factory, which makes the registry and the task implementation.
 
 Every step is written to the deployments file before and after it is sent, so that a run that died anywhere is taken up
-where it stopped: a step whose code is on the chain is never sent again.
+where it stopped: a step whose code is on the chain, or whose transaction is on its way, is never sent again.
 """
 
 import json
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from rlp import encode as rlp_encode  # type: ignore[import-untyped]
 from web3 import Web3
 
 from chainfl.artifacts import load
-from chainfl.chain.reader import as_address, read_call
+from chainfl.chain.abi import as_address
+from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import check_chain, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.codec.commitments import keccak256
@@ -24,12 +26,16 @@ from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address
 
 FACTORY = "TaskFactory"
+_PATIENCE, _PAUSE = 300.0, 0.5
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedStep:
-    """One contract: where it is, or will be, and the nonce that makes it so."""
+    """One contract: where it is, or will be, and the nonce that makes it so.
+
+    `block` is not after its creation. Without a transaction, the run that sent it died before it saw the receipt.
+    """
 
     address: str
     nonce: int
@@ -123,6 +129,9 @@ def deploy(
         )
     for name in plan():
         state = _deploy_step(w3, sender, path, state, name, tell)
+    gone = still_to_deploy(w3, state)
+    if gone:
+        raise LedgerError(f"{gone[0]} is gone: the chain has reorganised; run again to go on")
     factory = as_address(state.steps[FACTORY].address)
     (registry,) = read_call(w3, FACTORY, factory, "registry")
     (implementation,) = read_call(w3, FACTORY, factory, "implementation")
@@ -148,17 +157,58 @@ def constructor_arguments(name: str, state: Deployment) -> bytes:
     return abi_encode(["uint32"], [state.phase_floor]) if name == FACTORY else b""
 
 
+def still_to_deploy(w3: Web3, state: Deployment | None) -> list[str]:
+    """The steps whose code is not on the chain: all of them, where no run has begun."""
+    known = state.steps if state is not None else {}
+    return [name for name in plan() if name not in known or not _stands(w3, name, known[name])]
+
+
+def _stands(w3: Web3, name: str, step: DeployedStep) -> bool:
+    """Whether the contract's code is there. After a reorg another's may be: no two have the same length."""
+    with outside(f"looking for {name}"):
+        return len(w3.eth.get_code(to_checksum_address(step.address))) == _runtime_bytes(name)
+
+
+def _is_on_its_way(w3: Web3, sender: Sender, step: DeployedStep) -> bool:
+    """Whether a run that died has sent this step, and it is not mined yet."""
+    with outside("counting the deployer's transactions"):
+        mined, sent = (
+            w3.eth.get_transaction_count(checksum(sender.address), block) for block in ("latest", "pending")
+        )
+    return mined <= step.nonce < sent
+
+
+def _await_step(w3: Web3, sender: Sender, name: str, step: DeployedStep, tell: Tell) -> bool:
+    """Whether the step is done; one that is on its way is waited for."""
+    until, said = time.monotonic() + _PATIENCE, False
+    while not _stands(w3, name, step):
+        if not _is_on_its_way(w3, sender, step):
+            return _stands(w3, name, step)
+        if time.monotonic() > until:
+            raise LedgerError(
+                f"{name}: the transaction with nonce {step.nonce} is not mined after {_PATIENCE:.0f} s: run again later"
+            )
+        if not said:
+            tell(f"{name}: sent by an earlier run, not mined yet")
+        said = True
+        time.sleep(_PAUSE)
+    return True
+
+
 def _deploy_step(
     w3: Web3, sender: Sender, path: Path, state: Deployment, name: str, tell: Tell
 ) -> Deployment:
     known = state.steps.get(name)
-    with outside(f"looking for {name}"):
-        if known is not None and w3.eth.get_code(to_checksum_address(known.address)):
-            tell(f"{name}: already at {known.address}")
-            return state
-        nonce = w3.eth.get_transaction_count(checksum(sender.address), "latest")
+    if known is not None and _await_step(w3, sender, name, known, tell):
+        tell(f"{name}: already at {known.address}")
+        return state
+    with outside(f"planning {name}"):
+        nonce = w3.eth.get_transaction_count(checksum(sender.address), "pending")  # as it will be sent
+        newest = w3.eth.block_number
     address = created_address(sender.address, nonce)
-    state = replace(state, steps=state.steps | {name: DeployedStep(checksum(address), nonce)})
+    # What comes later may link to where this was; it is made anew.
+    before = {each: state.steps[each] for each in plan()[: plan().index(name)]}
+    state = replace(state, steps=before | {name: DeployedStep(checksum(address), nonce, block=newest)})
     write_deployment(path, state)
     receipt = sender.send(None, creation_code(name, state))
     found = receipt["contractAddress"]
@@ -191,17 +241,18 @@ class Cost:
     wei: int
 
 
-def cost_of_deployment(w3: Web3) -> Cost:
-    """The gas of all steps, from the size of their code, and what it costs at twice the current base fee."""
+def cost_of_deployment(w3: Web3, names: Sequence[str] | None = None) -> Cost:
+    """The gas of these steps (all of them), from the size of their code, and what it costs at twice the base fee."""
     gas = 0
-    for name in plan():
-        artifact = load(name)
-        runtime = len(artifact.deployed_bytecode) // 2
-        creation = len(artifact.bytecode) // 2
-        gas += 53_000 + 200 * runtime + 16 * creation + 2 * (creation // 32)
+    for name in plan() if names is None else names:
+        creation = len(load(name).bytecode) // 2
+        gas += 53_000 + 200 * _runtime_bytes(name) + 16 * creation + 2 * (creation // 32)
         if name == FACTORY:
-            made = sum(len(load(each).deployed_bytecode) // 2 for each in ("StakeRegistry", "TrainingTask"))
-            gas += 64_000 + 200 * made
+            gas += 64_000 + 200 * sum(map(_runtime_bytes, ("StakeRegistry", "TrainingTask")))
     with outside("reading the base fee"):
         base = int(w3.eth.get_block("latest").get("baseFeePerGas", 0))
     return Cost(gas, gas * (2 * base + 10**9))
+
+
+def _runtime_bytes(name: str) -> int:
+    return len(load(name).deployed_bytecode.removeprefix("0x")) // 2

@@ -8,13 +8,15 @@ import click
 
 from chainfl.cli.chain_options import connect, key_options, open_sender, rpc_options
 from chainfl.cli.output import finish, json_option
-from chainfl.errors import LedgerError, ToolMissingError
+from chainfl.errors import LowBalanceError, ToolMissingError
 from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
     from chainfl.chain.deploy import Deployment
 
 ETHER = 10**18
+DEVELOPMENT = (31337, 1337)
+"""Chains that make a block when there is a transaction, and wait for the next one."""
 
 
 @click.command(
@@ -24,11 +26,15 @@ ETHER = 10**18
 @rpc_options
 @key_options
 @click.option("--phase-floor", default=60, show_default=True, help="Shortest phase of any task, in seconds.")
-@click.option("--confirmations", default=1, show_default=True, help="Blocks to wait after each transaction.")
+@click.option(
+    "--confirmations",
+    type=int,
+    help="Blocks to wait after each transaction [1; 0 on a development chain: 31337, 1337].",
+)
 @click.option(
     "--deployments", type=click.Path(path_type=Path), default=Path("deployments"), show_default=True
 )
-@click.option("--dry-run", is_flag=True, help="Say what it would cost and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what it would cost and send nothing; needs no password.")
 @json_option
 def deploy(
     rpc_url: str,
@@ -36,33 +42,46 @@ def deploy(
     keystore: Path,
     password_file: Path | None,
     phase_floor: int,
-    confirmations: int,
+    confirmations: int | None,
     deployments: Path,
     dry_run: bool,
     as_json: bool,
 ) -> int:
     """Deploy libraries, factory and registry; a run that died is taken up where it stopped."""
-    from chainfl.chain.deploy import cost_of_deployment
+    from chainfl.chain.deploy import cost_of_deployment, read_deployment, still_to_deploy
     from chainfl.chain.deploy import deploy as put
+    from chainfl.chain.keys import address_of
+    from chainfl.chain.rpc import outside
+    from chainfl.chain.send import checksum
 
     started = time.perf_counter()
-    connection = connect(rpc_url, chain_id)
-    sender = open_sender(connection, keystore, password_file, confirmations)
-    cost = cost_of_deployment(connection.w3)
-    balance = sender.balance()
-    price = f"about {cost.gas:,} gas, {cost.wei / ETHER:.6f} ETH"
-    narrate(f"chain {connection.chain_id}: {price}; the account has {balance / ETHER:.6f} ETH")
+    connection, deployer = connect(rpc_url, chain_id), address_of(keystore)
+    path = deployments / f"{connection.chain_id}.json"
+    missing = still_to_deploy(connection.w3, read_deployment(path) if path.exists() else None)
+    cost = cost_of_deployment(connection.w3, missing)
+    with outside("reading the balance"):
+        balance = connection.w3.eth.get_balance(checksum(deployer))
+    narrate(
+        f"chain {connection.chain_id}: {len(missing)} transactions, about {cost.gas:,} gas, at most "
+        f"{cost.wei / ETHER:.6f} ETH; {checksum(deployer)} has {balance / ETHER:.6f} ETH"
+    )
     metrics: dict[str, object] = {
         "chain_id": connection.chain_id,
+        "deployer": checksum(deployer),
+        "transactions": len(missing),
         "gas_estimate": cost.gas,
-        "wei_estimate": str(cost.wei),
+        "estimate_wei": str(cost.wei),
+        "balance_wei": str(balance),
     }
     if not dry_run:
         if balance < cost.wei:
-            raise LedgerError(
-                f"the account has {balance} wei, deploying takes about {cost.wei}: fund it first"
+            raise LowBalanceError(
+                f"account {checksum(deployer)} has {balance / ETHER:.6f} ETH, deploying may take "
+                f"{cost.wei / ETHER:.6f}: fund it first"
             )
-        path = deployments / f"{connection.chain_id}.json"
+        if confirmations is None:
+            confirmations = 0 if connection.chain_id in DEVELOPMENT else 1
+        sender = open_sender(connection, keystore, password_file, confirmations)
         done = put(connection.w3, sender, path, phase_floor, chain_id, narrate)
         metrics |= {
             "factory": done.factory,
@@ -71,7 +90,10 @@ def deploy(
             "file": str(path),
             "verification": _write_verification(done, deployments / f"{connection.chain_id}-sources"),
         }
-    return finish(report("deploy", metrics, seconds=time.perf_counter() - started), as_json, _show)
+    answer = report(
+        "deploy", metrics, ok=not dry_run or balance >= cost.wei, seconds=time.perf_counter() - started
+    )
+    return finish(answer, as_json, _show)
 
 
 def _write_verification(done: "Deployment", folder: Path) -> str | None:
@@ -87,4 +109,7 @@ def _write_verification(done: "Deployment", folder: Path) -> str | None:
 
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
-        click.echo(f"{name:<14} {value}")
+        shown = f"{int(str(value)) / ETHER:.6f} ETH" if name.endswith("_wei") else f"{value}"
+        click.echo(f"{name.removesuffix('_wei').replace('_', ' '):<12} {shown}")
+    if not answer.ok:
+        click.echo("the account cannot pay for it: fund it first")

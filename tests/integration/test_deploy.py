@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +10,28 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode as abi_decode
 from eth_account import Account
+from hexbytes import HexBytes
 from web3 import Web3
 
-from chainfl.chain.deploy import FACTORY, cost_of_deployment, deploy, plan, read_deployment
-from chainfl.chain.keys import LocalSigner
+from chainfl.artifacts import load
+from chainfl.chain.deploy import (
+    FACTORY,
+    cost_of_deployment,
+    deploy,
+    plan,
+    read_deployment,
+    still_to_deploy,
+)
+from chainfl.chain.keys import LocalSigner, new_key
 from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import open_rpc
 from chainfl.chain.send import Sender, SendSettings, checksum
 from chainfl.chain.verification import write_verification
+from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address
-from services.devnet import free_port, fund, start_anvil
+from services.devnet import fund, start_anvil
 from tests.protocol.scene import ETHER
 
 Require = Callable[[str], Path]
@@ -87,6 +96,85 @@ def test_a_deployment_that_died_is_taken_up_where_it_stopped(tmp_path: Path, req
         assert all(w3.eth.get_code(w3.to_checksum_address(step.address)) for step in done.steps.values())
 
 
+class DyingUnheard(Sender):
+    """A sender whose process dies once a transaction is out, before it is mined."""
+
+    def _broadcast(self, *values: Any, **named: Any) -> HexBytes:
+        super()._broadcast(*values, **named)
+        raise KeyboardInterrupt
+
+
+def test_a_transaction_that_a_dead_run_has_sent_is_waited_for_and_not_sent_again(
+    tmp_path: Path, require: Require
+) -> None:
+    require("anvil")
+    file, told = tmp_path / "31337.json", list[str]()
+    with anvil(tmp_path, "--block-time", "2") as url:
+        w3 = open_rpc(url)
+        signer = LocalSigner(Account.from_key(keccak256(b"deployer")))
+        fund(w3, signer.address, 100 * ETHER)
+        for _ in plan():
+            with pytest.raises(KeyboardInterrupt):
+                deploy(w3, DyingUnheard(w3, signer, 31337), file, 1, 31337, told.append)
+
+        done = deploy(w3, sender_of(w3, 31337), file, 1, 31337, told.append)
+
+        assert w3.eth.get_transaction_count(checksum(signer.address)) == len(plan())
+        assert [line for line in told if "sent by an earlier run, not mined yet" in line]
+        for name, step in done.steps.items():
+            assert not w3.eth.get_code(w3.to_checksum_address(step.address), max(step.block - 1, 0)), name
+        assert 0 < done.block <= w3.eth.block_number
+
+
+def test_another_transaction_of_the_deployer_that_is_on_its_way_is_no_obstacle(
+    tmp_path: Path, require: Require
+) -> None:
+    require("anvil")
+    with anvil(tmp_path, "--block-time", "1") as url:
+        w3 = open_rpc(url)
+        signer = LocalSigner(Account.from_key(keccak256(b"deployer")))
+        fund(w3, signer.address, 100 * ETHER)
+        with pytest.raises(KeyboardInterrupt):
+            DyingUnheard(w3, signer, 31337).send(signer.address, b"")
+
+        done = deploy(w3, sender_of(w3, 31337), tmp_path / "31337.json", 1, 31337, list[str]().append)
+
+        assert w3.eth.get_transaction_count(checksum(signer.address)) == len(plan()) + 1
+        assert still_to_deploy(w3, done) == []
+
+
+def test_what_a_deep_reorg_takes_away_is_deployed_anew_with_all_that_links_to_it(
+    tmp_path: Path, require: Require
+) -> None:
+    require("anvil")
+    file, told = tmp_path / "31337.json", list[str]()
+    with anvil(tmp_path) as url:
+        w3 = open_rpc(url)
+        sender = sender_of(w3, 31337)
+        fund(w3, sender.address, 100 * ETHER)
+
+        def tell(line: str) -> None:
+            told.append(line)
+            if len(told) == len(plan()) - 1:  # the last library: it and the one before are gone
+                reorg(w3, 2)
+
+        with pytest.raises(LedgerError, match="is gone: the chain has reorganised; run again"):
+            deploy(w3, sender, file, 1, 31337, tell)
+        done = deploy(w3, sender, file, 1, 31337, told.append)
+
+        lengths = {name: len(load(name).deployed_bytecode) for name in plan()}
+        assert len(set(lengths.values())) == len(plan())
+        assert still_to_deploy(w3, done) == []
+        code = bytes(w3.eth.get_code(w3.to_checksum_address(done.implementation)))
+        assert all(bytes.fromhex(done.steps[name].address[2:]) in code for name in load("TrainingTask").links)
+
+
+def reorg(w3: Web3, depth: int) -> None:
+    """The newest blocks are replaced by empty ones."""
+    answer = w3.provider.make_request("anvil_reorg", [depth, []])  # type: ignore[arg-type]
+    assert "error" not in answer, answer
+
+
 def test_a_file_of_another_chain_and_an_endpoint_of_another_chain_are_refused(
     tmp_path: Path, require: Require
 ) -> None:
@@ -102,64 +190,84 @@ def test_a_file_of_another_chain_and_an_endpoint_of_another_chain_are_refused(
             deploy(w3, sender, tmp_path / "x.json", 60, 31337, list[str]().append)
 
 
-def test_a_testnet_with_slow_blocks_fees_and_confirmations(tmp_path: Path, require: Require) -> None:
+TESTNET = ("--block-time", "2", "--base-fee", str(3 * 10**9), "--enable-tx-gas-limit")
+
+
+@pytest.mark.slow
+def test_a_testnet_with_slow_blocks_fees_reorgs_and_confirmations(tmp_path: Path, require: Require) -> None:
     require("anvil")
-    extra = (
-        "--block-time",
-        "1",
-        "--base-fee",
-        str(3 * 10**9),
-        "--enable-tx-gas-limit",
-    )
-    with anvil(tmp_path, *extra, chain_id=SEPOLIA) as url:
+    with anvil(tmp_path, *TESTNET, chain_id=SEPOLIA) as url:
         w3 = open_rpc(url)
         sender = sender_of(w3, SEPOLIA, confirmations=1)
         fund(w3, sender.address, 100 * ETHER)
-        cost, before = cost_of_deployment(w3), sender.balance()
+        cost, before, told = cost_of_deployment(w3), sender.balance(), list[str]()
 
-        done = deploy(w3, sender, tmp_path / f"{SEPOLIA}.json", 60, SEPOLIA, list[str]().append)
+        def tell(line: str) -> None:
+            told.append(line)
+            reorg(w3, 1)
+
+        done = deploy(w3, sender, tmp_path / f"{SEPOLIA}.json", 60, SEPOLIA, tell)
 
         spent_gas = sum(step.gas for step in done.steps.values())
+        assert len(told) == len(plan())
+        assert still_to_deploy(w3, done) == []
         assert 0 < before - sender.balance() <= cost.wei
         assert 0.8 * spent_gas <= cost.gas <= 1.3 * spent_gas
         assert read_call(w3, FACTORY, done.factory_address, "phaseFloor") == (60,)
 
 
-@contextmanager
-def geth(program: Path, home: Path) -> Iterator[str]:
-    """A private geth in dev mode on loopback."""
-    port, authrpc = free_port(), free_port()
-    arguments = [str(program), "--dev", "--dev.period", "1", "--http", "--http.addr", "127.0.0.1"]
-    arguments += ["--http.port", str(port), "--nodiscover", "--maxpeers", "0", "--port", "0", "--ipcdisable"]
-    arguments += ["--authrpc.addr", "127.0.0.1", "--authrpc.port", str(authrpc), "--datadir", str(home)]
-    with (home / "geth.log").open("wb") as log:
-        process = subprocess.Popen(arguments, stdout=log, stderr=log)
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 60
-    try:
-        w3 = open_rpc(url, timeout=2)
-        while not w3.is_connected():
-            assert process.poll() is None, (home / "geth.log").read_text()[-2000:]
-            assert time.monotonic() < until, "geth does not answer"
-        yield url
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def test_geth_takes_the_contracts_too(tmp_path: Path, require: Require) -> None:
-    program = require("geth")
-    with geth(program, tmp_path) as url:
+def test_a_chain_that_makes_blocks_on_demand_only_is_named_as_such(tmp_path: Path, require: Require) -> None:
+    require("anvil")
+    with anvil(tmp_path) as url:
         w3 = open_rpc(url)
-        chain_id, sender = w3.eth.chain_id, sender_of(w3, w3.eth.chain_id)
-        rich = w3.eth.accounts[0]
-        paid = w3.eth.send_transaction(
-            {"from": rich, "to": checksum(sender.address), "value": w3.to_wei(50, "ether")}
-        )
-        w3.eth.wait_for_transaction_receipt(paid, timeout=30)
+        signer = LocalSigner(Account.from_key(keccak256(b"deployer")))
+        fund(w3, signer.address, ETHER)
+        sender = Sender(w3, signer, 31337, SendSettings(1, replace_after=0.2, give_up_after=0.5))
 
-        done = deploy(w3, sender, tmp_path / "geth.json", 1, chain_id, list[str]().append)
+        with pytest.raises(
+            LedgerError, match="was mined, but 1 blocks did not follow within 0 s: is this chain"
+        ):
+            sender.send(signer.address, b"")
 
-        assert read_call(w3, FACTORY, done.factory_address, "taskCount") == (0,)
+
+def test_the_command_says_what_it_costs_refuses_another_chain_and_sends_only_what_is_missing(
+    tmp_path: Path, require: Require, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require("anvil")
+    key, password = tmp_path / "key.json", tmp_path / "password"
+    password.write_text("secret\n")
+    account = new_key(key, "secret", iterations=2)
+    with anvil(tmp_path) as url:
+        w3 = open_rpc(url)
+        arguments = ["deploy", "--rpc-url", url, "--keystore", str(key), "--phase-floor", "1", "--json"]
+        arguments += ["--deployments", str(tmp_path / "deployments")]
+        opened = [*arguments, "--password-file", str(password)]
+
+        def answer(words: list[str], code: int) -> dict[str, Any]:
+            assert run(words) == code
+            found: dict[str, Any] = json.loads(capsys.readouterr().out)
+            return found
+
+        poor = answer([*arguments, "--dry-run"], 1)
+        refused = answer([*opened], 5)
+        fund(w3, account, ETHER)
+        planned = answer([*arguments, "--dry-run"], 0)
+        wrong = answer([*opened, "--chain-id", "1"], 5)
+        nothing_yet = w3.eth.get_transaction_count(checksum(account))
+        done = answer([*opened, "--chain-id", "31337"], 0)
+        spent = ETHER - w3.eth.get_balance(checksum(account))
+        fund(w3, account, 1)
+        again = answer([*opened, "--chain-id", "31337"], 0)
+
+        assert poor["ok"] is False
+        assert "0.000000 ETH" in refused["error"]["message"]
+        assert "serves chain 31337, but chain 1 is meant" in wrong["error"]["message"]
+        assert nothing_yet == 0
+        assert planned["metrics"]["transactions"] == len(plan())
+        assert 0 < spent <= int(planned["metrics"]["estimate_wei"])
+        assert Path(done["metrics"]["file"]) == tmp_path / "deployments" / "31337.json"
+        assert again["metrics"]["factory"] == done["metrics"]["factory"]
+        assert (again["metrics"]["transactions"], again["metrics"]["estimate_wei"]) == (0, "0")
 
 
 def test_the_input_for_explorers_names_every_contract_its_libraries_and_arguments(
