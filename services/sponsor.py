@@ -5,7 +5,17 @@ from dataclasses import dataclass, fields, replace
 from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.records import Manifest
 from chainfl.codec.vector import encode
+from chainfl.errors import InputError
 from chainfl.ports import BlobStore
+from chainfl.protocol.config import (
+    MAX_COMMITTEE,
+    MAX_SCORES,
+    MAX_UPDATES,
+    UNITS_PER_MIN_STAKE,
+    Floors,
+    check_config,
+)
+from chainfl.protocol.errors import BadConfigError
 from chainfl.sim.terms import default_terms
 from chainfl.types import WAD, TaskConfig
 
@@ -87,6 +97,36 @@ def prepare_task(store: BlobStore, terms: Terms) -> TaskConfig:
     store.pin(model)
     store.pin(record)
     return config_of(terms, manifest, record.digest, named.node.root, model.digest)
+
+
+def check_terms(config: TaskConfig, escrow: int, phase_floor: int) -> None:
+    """Refuse what the contract would refuse, in a sponsor's words and before anything is sent.
+
+    Raises:
+        InputError: says which option is out of bounds, and what would be within them.
+    """
+    try:
+        check_config(config, escrow, Floors(phase_floor))
+    except BadConfigError as error:
+        name = str(error.values[0])
+        raise InputError(_in_a_sponsors_words(name, config, escrow, phase_floor)) from None
+
+
+def _in_a_sponsors_words(name: str, config: TaskConfig, escrow: int, phase_floor: int) -> str:
+    budget = escrow // config.rounds
+    least = -(-2 * budget * WAD // config.lie_slash) if config.lie_slash else 0
+    words = {
+        "committeeSize": f"--committee-size {config.committee_size}: give an odd number from 3 to {MAX_COMMITTEE}",
+        "maxUpdates": f"--max-updates {config.max_updates}: give 1 to {MAX_UPDATES}, and no more than {MAX_SCORES} in "
+        "all for the whole committee",
+        "proofBytes": f"--max-updates {config.max_updates}: a proof about so many updates of this model does not fit "
+        "into a transaction; give fewer",
+        "minStake": f"--min-stake: give at least {UNITS_PER_MIN_STAKE} wei",
+        "phaseSeconds": f"every phase must last at least {phase_floor} s at this factory: give longer --…-seconds",
+        "lieSlash": f"a round pays {budget / ETHER:g} ETH (--escrow over --rounds), so a lie could pay: give "
+        f"--min-stake {least / ETHER:g} or more, less escrow, or more rounds",
+    }
+    return words.get(name, f"the rules refuse these terms: {name} (docs/protocol.md, section 4)")
 
 
 def with_changes(terms: Terms, changes: dict[str, object]) -> Terms:

@@ -4,11 +4,11 @@ from dataclasses import astuple, dataclass
 
 from web3 import Web3
 
-from chainfl.chain.abi import decode_log, functions
-from chainfl.chain.reader import as_address, read_call
+from chainfl.chain.abi import as_address, decode_log, functions
+from chainfl.chain.reader import read_call
 from chainfl.chain.send import Sender
 from chainfl.errors import LedgerError
-from chainfl.protocol.events import TaskCreated
+from chainfl.protocol.events import Deallocated, TaskCreated
 from chainfl.types import Address, TaskConfig
 
 
@@ -50,9 +50,14 @@ def allocate(sender: Sender, registry: Address, task: Address, amount: int) -> N
     sender.send(registry, functions("StakeRegistry")["allocate"].call_data(task, amount), value=amount)
 
 
-def deallocate(sender: Sender, registry: Address, task: Address, amount: int) -> None:
-    """Start to take stake out of a task."""
-    sender.send(registry, functions("StakeRegistry")["deallocate"].call_data(task, amount))
+def deallocate(sender: Sender, registry: Address, task: Address, amount: int) -> int:
+    """Start to take stake out of a task; answers the number of the request."""
+    receipt = sender.send(registry, functions("StakeRegistry")["deallocate"].call_data(task, amount))
+    for log in receipt["logs"]:
+        event = decode_log([bytes(topic) for topic in log["topics"]], bytes(log["data"]))
+        if isinstance(event, Deallocated):
+            return event.request
+    raise LedgerError("the stake is on its way out, but the receipt does not name the request")
 
 
 def release(sender: Sender, registry: Address, task: Address, request: int) -> None:
@@ -73,3 +78,25 @@ def free_stake(w3: Web3, registry: Address, account: Address) -> int:
 def bonded_stake(w3: Web3, registry: Address, task: Address, account: Address) -> int:
     """An account's stake that counts in a task's draws."""
     return int(read_call(w3, "StakeRegistry", registry, "bonded", task, account)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Unbonding:
+    """Stake on its way out: by which number it is released, what it is worth now, and from when on."""
+
+    request: int
+    worth: int
+    release_at: int
+
+
+def unbonding(w3: Web3, registry: Address, task: Address, account: Address) -> list[Unbonding]:
+    """The account's requests that are not released yet."""
+    (allocation,) = read_call(w3, "StakeRegistry", registry, "allocation", task, account)
+    found = []
+    for number in range(allocation[-1]):
+        (request,) = read_call(w3, "StakeRegistry", registry, "request", task, account, number)
+        shares, release_at, _ = request
+        if shares:
+            (worth,) = read_call(w3, "StakeRegistry", registry, "worth", task, account, number)
+            found.append(Unbonding(number, int(worth), int(release_at)))
+    return found

@@ -34,7 +34,10 @@ def audit() -> None:
 # Export
 
 
-@audit.command(epilog="Example: chainfl audit export --task 0x… --store dir:./store --out task.car")
+@audit.command(
+    short_help="Write all evidence of a task to one file.",
+    epilog="Example: chainfl audit export --task 0x… --store dir:./store --out task.car",
+)
 @rpc_options
 @task_options
 @store_option
@@ -96,7 +99,10 @@ def export(
 # Verify
 
 
-@audit.command(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --round 3")
+@audit.command(
+    short_help="Redo settled rounds and compare.",
+    epilog="Example: chainfl audit verify --task 0x… --store dir:./store --round 3",
+)
 @rpc_options
 @click.option(
     "--task", envvar="CHAINFL_TASK", help="Address of the task; with --bundle, refuse one about another task."

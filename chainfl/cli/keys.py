@@ -15,7 +15,11 @@ def keys() -> None:
 
 @keys.command(epilog="Example: chainfl keys new key.json --password-file pass")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--password-file", type=click.Path(path_type=Path), help="Its first line becomes the password.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path),
+    help="Its first line becomes the password; asked for twice when not given.",
+)
 @json_option
 def new(file: Path, password_file: Path | None, as_json: bool) -> int:
     """Make a key and keep it encrypted in FILE, which must not exist yet."""
@@ -23,7 +27,7 @@ def new(file: Path, password_file: Path | None, as_json: bool) -> int:
     from chainfl.chain.send import checksum
     from services.node.wiring import read_password
 
-    address = checksum(new_key(file, read_password(password_file)))
+    address = checksum(new_key(file, read_password(password_file, is_new=True)))
     return finish(report("keys-new", {"address": address, "file": str(file)}), as_json, _show)
 
 

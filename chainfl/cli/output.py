@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
@@ -40,10 +41,18 @@ def json_option(command: F) -> F:
 
 def finish(report: Report, as_json: bool, show: Callable[[Report], None]) -> int:
     """Answer a machine with JSON or people with `show`; returns the exit code."""
+    answer = click.get_current_context().find_object(Answer)
+    if not report.seconds and answer is not None:
+        report = replace(report, seconds=answer.seconds)
     if as_json:
         return emit(report)
     show(report)
     return report.exit_code
+
+
+def in_utc(seconds: int) -> str:
+    """A moment of a chain's clock for people."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

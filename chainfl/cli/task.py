@@ -15,15 +15,15 @@ from chainfl.cli.chain_options import (
     parse_ether,
     rpc_options,
     store_option,
-    task_options,
+    task_argument,
 )
-from chainfl.cli.output import finish, json_option, print_table
+from chainfl.cli.output import finish, in_utc, json_option, print_table
 from chainfl.report import Report, report
 
 ETHER = 10**18
 
 
-@click.group(epilog="Example: chainfl task show --task 0x…")
+@click.group(epilog="Example: chainfl task show 0x…")
 def task() -> None:
     """Create tasks and look at them."""
 
@@ -40,7 +40,7 @@ def task() -> None:
 @click.option("--escrow", required=True, help="Ether for all rounds together.")
 @click.option("--min-stake", "min_stake_text", help="Ether that a participant must stake [1].")
 @click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
-@click.option("--rounds", type=int, help="Number of rounds [5].")
+@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds [5].")
 @click.option("--committee-size", type=int, help="Validators per round, odd [3].")
 @click.option("--min-updates", type=int, help="Fewest updates of a round [3].")
 @click.option("--max-updates", type=int, help="Most updates of a round [20].")
@@ -73,16 +73,20 @@ def create(
 ) -> int:
     """Store manifest and first model, and create a task with its escrow."""
     from chainfl.chain.contracts import create_task
+    from chainfl.chain.reader import read_call
     from chainfl.chain.send import checksum
     from chainfl.store.address import open_store
-    from services.sponsor import Terms, prepare_task, with_changes
+    from services.sponsor import Terms, check_terms, prepare_task, with_changes
 
     connection = connect(rpc_url, chain_id)
     sender = open_sender(connection, keystore, password_file)
     stake = parse_ether(min_stake_text) if min_stake_text else None
     terms = with_changes(Terms(), changes | {"escrow": parse_ether(escrow), "min_stake": stake})
+    at = parse_address(factory)
+    (floor,) = read_call(connection.w3, "TaskFactory", at, "phaseFloor")
     config = prepare_task(open_store(store), terms)
-    made = create_task(sender, parse_address(factory), config, terms.escrow)
+    check_terms(config, terms.escrow, floor)
+    made = create_task(sender, at, config, terms.escrow)
     metrics = {"task_id": made.task_id, "task": checksum(made.address), "block": made.block, "gas": made.gas}
     return finish(report("task-create", metrics), as_json, _show_pairs)
 
@@ -115,9 +119,9 @@ def list_tasks(rpc_url: str, chain_id: int | None, factory: str, as_json: bool) 
     )
 
 
-@task.command(epilog="Example: chainfl task show --task 0x…")
+@task.command(epilog="Example: chainfl task show 0x…")
 @rpc_options
-@task_options
+@task_argument
 @json_option
 def show(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json: bool) -> int:
     """Show where a task stands."""
@@ -139,9 +143,11 @@ def show(rpc_url: str, chain_id: int | None, task: str, from_block: int, as_json
     return finish(report("task-show", metrics), as_json, _show_pairs)
 
 
-@task.command(epilog="Example: chainfl task trace --task 0x… --json > trace.json")
+@task.command(
+    short_help="Tell a task's rounds as data.", epilog="Example: chainfl task trace 0x… --json > trace.json"
+)
 @rpc_options
-@task_options
+@task_argument
 @click.option(
     "--store",
     envvar="CHAINFL_STORE",
@@ -165,9 +171,11 @@ def trace(
     return finish(answer, as_json, lambda _: print_table(("round", "outcome", "model root"), rows))
 
 
-@task.command(epilog="Example: chainfl task abandon --task 0x… --keystore key.json")
+@task.command(
+    short_help="End a task; its sponsor only.", epilog="Example: chainfl task abandon 0x… --keystore key.json"
+)
 @rpc_options
-@task_options
+@task_argument
 @key_options
 @json_option
 def abandon(
@@ -198,5 +206,13 @@ def abandon(
 
 def _show_pairs(answer: Report) -> None:
     for name, value in answer.metrics.items():
-        shown = f"{int(str(value)) / ETHER:.6f} ETH" if name.endswith("_wei") else str(value)
-        click.echo(f"{name.removesuffix('_wei').replace('_', ' '):<10} {shown}")
+        click.echo(f"{name.removesuffix('_wei').replace('_', ' '):<10} {_shown(name, value)}")
+
+
+def _shown(name: str, value: object) -> str:
+    if name.endswith("_wei"):
+        return f"{int(str(value)) / ETHER:.6f} ETH"
+    if name == "deadline" and value:
+        left = int(str(value)) - int(time.time())
+        return f"{in_utc(int(str(value)))} ({f'in {left} s' if left > 0 else 'passed'})"
+    return str(value)

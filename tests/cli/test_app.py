@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from chainfl import __version__, errors
 from chainfl.cli import app, run
@@ -93,6 +94,13 @@ def test_every_command_has_the_help_of_the_table_and_an_example(name: str) -> No
         assert each.epilog.startswith("Example:")
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_a_group_cuts_no_sentence(name: str) -> None:
+    shown = CliRunner().invoke(load(COMMANDS[name].target), ["--help"]).output
+
+    assert "..." not in shown.replace("[ARGS]...", "")
+
+
 def _leaves(command: click.Command) -> list[click.Command]:
     if isinstance(command, click.Group):
         return [leaf for child in command.commands.values() for leaf in _leaves(child)]
@@ -172,6 +180,15 @@ def test_a_refused_command_still_answers_a_machine_with_one_object(
         "message": "round 7 is in Score, not Train",
         "exit_code": 3,
     }
+
+
+def test_an_answer_says_how_long_the_command_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = tmp_path / "key.json"
+    key.write_text(json.dumps({"address": "11" * 20}))
+
+    assert run(["keys", "show", str(key), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["seconds"] > 0
 
 
 def test_ctrl_c_ends_with_130(failing: list[Exception], capsys: pytest.CaptureFixture[str]) -> None:

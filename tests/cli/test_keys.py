@@ -1,0 +1,68 @@
+"""Keys by command: made once, under a password that is meant, and never overwritten."""
+
+import getpass
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chainfl.chain.keys import address_of, unlock
+from chainfl.cli import run
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What somebody at a terminal types, in order."""
+    typed: list[str] = []
+    monkeypatch.setattr(getpass, "getpass", lambda _: typed.pop(0))
+    return typed
+
+
+def test_a_key_is_made_once_and_shown_without_its_password(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, password = tmp_path / "key.json", tmp_path / "password"
+    password.write_text("secret\n")
+
+    assert run(["keys", "new", str(key), "--password-file", str(password)]) == 0
+    made = capsys.readouterr().out
+    assert run(["keys", "show", str(key)]) == 0
+    assert capsys.readouterr().out == made
+    assert run(["keys", "new", str(key), "--password-file", str(password), "--json"]) == 2
+    refused = json.loads(capsys.readouterr().out)["error"]["message"]
+
+    assert "a key is never overwritten" in refused
+    assert oct(key.stat().st_mode & 0o777) == "0o600"
+    assert unlock(key, "secret").address.hex() == made.strip()[2:].lower()
+
+
+def test_a_new_password_is_typed_twice_and_not_empty(
+    tmp_path: Path, answers: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = tmp_path / "key.json"
+
+    answers += ["secret", "secert"]
+    assert run(["keys", "new", str(key)]) == 2
+    answers += ["", ""]
+    assert run(["keys", "new", str(key)]) == 2
+    said = capsys.readouterr().err
+    assert not key.exists()
+    answers += ["secret", "secret"]
+    assert run(["keys", "new", str(key)]) == 0
+
+    assert "the two passwords differ: nothing was written" in said
+    assert "an empty password protects nothing" in said
+    assert unlock(key, "secret").address == address_of(key)
+
+
+def test_nobody_to_ask_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "chainfl", "keys", "new", str(tmp_path / "key.json")],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
+    )  # fmt: skip
+
+    assert done.returncode == 2
+    assert "nobody is here to type a password: give --password-file" in done.stderr
+    assert "Traceback" not in done.stderr
