@@ -9,28 +9,36 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 
+from hexbytes import HexBytes
 from web3 import Web3
 
 from chainfl.audit.verify import Verdict
 from chainfl.blobs import get_record
+from chainfl.chain.abi import as_address
 from chainfl.chain.contracts import bonded_stake
 from chainfl.chain.keys import address_of
-from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
+from chainfl.codec.scores import ONE, ScoreKind
 from chainfl.errors import LedgerError
+from chainfl.protocol.events import RoundEnded, Tallied
 from chainfl.protocol.state import Task
+from chainfl.protocol.tally import decoded_scores, score_kind
+from chainfl.protocol.views import earnings, revealed_vectors
 from chainfl.redo import floats, head_model
-from chainfl.sim.replay import participants_of
+from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
+from chainfl.types import Address, Id
 from services.auditing import AuditedRound, audit, trace_task
 from services.devnet import (
     Devnet,
     Person,
+    clear,
     enrol,
-    is_running,
     make_keys,
     open_task,
     start_anvil,
@@ -98,13 +106,13 @@ def run_demo(
     rule: str, rounds: int, tell: Tell, *, home: Path | None = None, keep: bool = False
 ) -> DemoResult:
     """Play `rounds` rounds and one more, in which the miner lies."""
-    folder = home or Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = home.resolve() if home is not None else Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
+    clear(folder)
     people = people_of(rounds + 1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
     process, url = start_anvil(folder, 1)
-    net = Devnet(str(folder), url, processes={"anvil": process.pid})
-    net.save()
+    net = Devnet(str(folder), url)
+    net.started("anvil", process.pid)
     try:
         return _play(net, people, demo_terms(rule, rounds + 1), tell)
     finally:
@@ -120,28 +128,52 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> De
     created = open_task(net, w3, keys, people, terms, tell)
     tell(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
     for number, person in enumerate(people):
-        start_node(net, person, number, len(people), "iid", 7)
-    enrol(net, w3, keys, people)
+        start_node(net, person, number, len(people), "iid", DEVNET_SEED)
+    enrol(net, w3, keys, people, tell)
     tell("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
     names = {bytes(address_of(keys[person.name])): person.name for person in people}
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
     story = Story(reader.created, names, hostile, tell)
-    _follow(net, reader, story, terms.rounds)
+    _follow(net, w3, reader, story, lambda one: names[one] + "*" * (one in hostile), tell)
     result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
     _sum_up(net, w3, reader, names, result, tell)
+    captured = [str(facts.number) for facts in story.rounds if facts.is_captured]
+    if captured:
+        tell(
+            f"captured: round {', '.join(captured)}. Hostile validators were the majority of {terms.committee_size}, "
+            "and their scores decided; more seats make that rare (docs/security.md)"
+        )
     return result
 
 
-def _follow(net: Devnet, reader: TaskReader, story: Story, rounds: int) -> None:
+def losses_of(task: Task) -> dict[Id, float]:
+    """What the middle member of the committee found for each update; nothing where the rule asks for no losses."""
+    if score_kind(task.config.rule) is not ScoreKind.LOSS:
+        return {}
+    scores = [decoded_scores(task, vector) for vector in revealed_vectors(task)]
+    found = {id_: [one[1 + place] for one in scores] for place, id_ in enumerate(task.round.order)}
+    known = {id_: [loss for loss in losses if loss is not None] for id_, losses in found.items()}
+    return {id_: median(losses) / ONE for id_, losses in known.items() if losses}
+
+
+def _follow(
+    net: Devnet, w3: Web3, reader: TaskReader, story: Story, who: Callable[[Address], str], tell: Tell
+) -> None:
+    rounds = reader.created.config.rounds
     told, until = 0, time.monotonic() + SECONDS_PER_ROUND * rounds
     while not story.is_over:
         reader.refresh()
         for logged in reader.log[told:]:
+            if isinstance(logged.event, Tallied) and (losses := losses_of(story.task)):
+                named = (f"{who(story.task.by_id(id_).address)} {loss:.2f}" for id_, loss in losses.items())
+                tell("  losses     " + "  ".join(named))
             story.take(logged.event, logged.block_number)
+            if isinstance(logged.event, RoundEnded):
+                tell(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
         told = len(reader.log)
-        dead = [name for name, pid in net.processes.items() if not is_running(pid)]
+        dead = [name for name in net.processes if not net.runs(name)]
         if dead and not story.is_over:
             raise LedgerError(f"{', '.join(dead)} ended early; see {net.home}/logs")
         if time.monotonic() > until:
@@ -156,7 +188,7 @@ def _sum_up(
     result.gas = gas_by_round(w3, reader)
     for account, name in names.items():
         address = as_address(account.hex())
-        result.earned[name] = earned(task, account)
+        result.earned[name] = earnings(task, address)
         result.stake[name] = bonded_stake(w3, as_address(net.registry), task.address, address)
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
     tell(f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on")
@@ -195,28 +227,19 @@ def test_accuracy(task: Task, store: DirectoryStore) -> float:
     return judged.correct / judged.samples
 
 
-def earned(task: Task, account: bytes) -> int:
-    """What an account may claim: its credit and its part as a worker."""
-    from chainfl.protocol.rewards import round_budget
-
-    own = next((a for a in task.accounts.values() if a.address == account), None)
-    if own is None:
-        return 0
-    workers = round_budget(task.funded, task.config).workers
-    parts = (workers * pay.workers.get(own.id, 0) // pay.whole for pay in task.pays.values())
-    return task.credits.get(own.address, 0) + sum(parts)
-
-
 def gas_by_round(w3: Web3, reader: TaskReader) -> dict[int, int]:
     """The gas that each round's transactions used, by the rounds that their events name."""
-    used: dict[int, int] = {}
-    seen: set[bytes] = set()
+    numbers = {number for logged in reader.log if (number := getattr(logged.event, "round", None))}
+    return {number: gas_of_round(w3, reader, number) for number in sorted(numbers)}
+
+
+def gas_of_round(w3: Web3, reader: TaskReader, number: int) -> int:
+    """The gas of the transactions whose first event with a round names this one."""
+    rounds: dict[bytes, int] = {}
     for logged in reader.log:
-        number = getattr(logged.event, "round", None)
-        if number is None or logged.transaction in seen:
-            continue
-        seen.add(logged.transaction)
-        with outside("reading a receipt"):
-            receipt = w3.eth.get_transaction_receipt(logged.transaction)  # type: ignore[arg-type]
-        used[number] = used.get(number, 0) + receipt["gasUsed"]
-    return used
+        named = getattr(logged.event, "round", None)
+        if named is not None:
+            rounds.setdefault(logged.transaction, named)
+    own = [HexBytes(transaction) for transaction, named in rounds.items() if named == number]
+    with outside("reading receipts"):
+        return sum(int(w3.eth.get_transaction_receipt(transaction)["gasUsed"]) for transaction in own)

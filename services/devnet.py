@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,23 +19,30 @@ from pathlib import Path
 
 from web3 import Web3
 
-from chainfl.chain.abi import functions
+from chainfl.chain.abi import as_address, functions
 from chainfl.chain.contracts import CreatedTask, allocate, create_task
 from chainfl.chain.deploy import Deployment, deploy
 from chainfl.chain.keys import new_key, unlock
-from chainfl.chain.reader import as_address
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.errors import InputError, LedgerError, ToolMissingError
+from chainfl.protocol.config import needed_accounts
 from chainfl.store.directory import DirectoryStore
 from chainfl.tools import find
 from chainfl.types import Address
 from services.node.wiring import READY
-from services.sponsor import ETHER, Terms, prepare_task
+from services.sponsor import ETHER, Terms, check_terms, prepare_task
 
 CHAIN_ID = 31337
 PASSWORD = "devnet"
+PHASE_FLOOR = 1
 _FUNDS = 10_000 * ETHER
+_LEFT_BEHIND = (
+    *("devnet.json", f"{CHAIN_ID}.json", "guest.env", "nodes", "store", "logs", "keys"),
+    *("trace.json", "participants.json"),
+    *("audit-index.sqlite", "audit-index.sqlite-wal", "audit-index.sqlite-shm"),
+)
+"""What an ended devnet leaves in its folder; without its chain it is worth nothing."""
 Tell = Callable[[str], None]
 
 
@@ -50,6 +58,17 @@ class Devnet:
     task: str = ""
     from_block: int = 0
     processes: dict[str, int] = field(default_factory=dict)
+    births: dict[str, str] = field(default_factory=dict)
+
+    def started(self, name: str, pid: int) -> None:
+        """Write down what was started before going on, so that `down` finds everything and nothing else."""
+        self.processes[name], self.births[name] = pid, birth_of(pid)
+        self.save()
+
+    def runs(self, name: str) -> bool:
+        """Whether this very process is alive: another that was given its number since does not count."""
+        pid = self.processes[name]
+        return is_running(pid) and birth_of(pid) == self.births.get(name, birth_of(pid))
 
     @property
     def file(self) -> Path:
@@ -62,7 +81,7 @@ class Devnet:
         return f"dir:{self.home}/store"
 
     def save(self) -> None:
-        """Write it down before going on, so that `down` finds everything."""
+        """Write all of it to the file."""
         self.file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
 
@@ -92,6 +111,25 @@ def load_devnet(home: Path) -> Devnet:
         raise InputError(f"no devnet in {home}: start one with: chainfl devnet up") from None
     except (ValueError, TypeError) as error:
         raise InputError(f"{home / 'devnet.json'} is damaged: {error}") from None
+
+
+def clear(home: Path) -> None:
+    """Make room for a new devnet: what an ended one left here is removed, its journals above all.
+
+    Raises:
+        InputError: one runs here.
+    """
+    if not (home / "devnet.json").exists():
+        return
+    old = load_devnet(home)
+    if any(map(old.runs, old.processes)):
+        raise InputError(f"a devnet runs in {home}: end it first with: chainfl devnet down --home {home}")
+    for name in _LEFT_BEHIND:
+        path = home / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def free_port() -> int:
@@ -170,13 +208,18 @@ def open_task(
     home = Path(net.home)
     sponsor = Sender(w3, unlock(keys["sponsor"], PASSWORD), net.chain_id)
     fund(w3, sponsor.address, _FUNDS)
-    deployment: Deployment = deploy(w3, sponsor, home / f"{net.chain_id}.json", 1, net.chain_id, tell)
     config = prepare_task(DirectoryStore(home / "store"), terms)
+    check_terms(config, terms.escrow, PHASE_FLOOR)
+    file = home / f"{net.chain_id}.json"
+    deployment: Deployment = deploy(w3, sponsor, file, PHASE_FLOOR, net.chain_id, tell)
     created = create_task(sponsor, deployment.factory_address, config, terms.escrow)
     net.factory, net.registry = deployment.factory, deployment.registry
     net.task, net.from_block = checksum(created.address), created.block
     net.save()
     tell(f"task {created.task_id}: {net.task} ({created.gas:,} gas)")
+    missing = needed_accounts(config) - len(people)
+    if missing > 0:
+        tell(f"{missing} more must enrol before a first round is drawn")
     for person in people:
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         fund(w3, sender.address, _FUNDS)
@@ -184,20 +227,25 @@ def open_task(
     return created
 
 
-def enrol(net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person]) -> None:
+def enrol(
+    net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person], tell: Tell = lambda _: None
+) -> None:
     """Enrol everybody once their nodes are wired, so that the first draw finds them all at work."""
-    _await_nodes(net, people)
+    _await_nodes(net, people, tell)
     data = functions("TrainingTask")["enrol"].call_data()
     for person in people:
         Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id).send(as_address(net.task), data)
 
 
-def _await_nodes(net: Devnet, people: Sequence[Person], seconds: float = 180) -> None:
+def _await_nodes(net: Devnet, people: Sequence[Person], tell: Tell, seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     waiting = {person.name for person in people}
     while waiting:
+        before = len(waiting)
         waiting = {name for name in waiting if not (Path(net.home) / "nodes" / name / READY).exists()}
-        ended = [name for name in waiting if not is_running(net.processes[name])]
+        if len(waiting) < before:
+            tell(f"{len(people) - len(waiting)} of {len(people)} nodes are ready")
+        ended = [name for name in waiting if not net.runs(name)]
         if ended:
             raise LedgerError(
                 f"node {ended[0]} ended before it was ready; see {net.home}/logs/{ended[0]}.log"
@@ -255,13 +303,12 @@ def start_node(
             start_new_session=True,
             env=environment,
         )
-    net.processes[person.name] = process.pid
-    net.save()
+    net.started(person.name, process.pid)
     return process
 
 
-def start_api(net: Devnet) -> str:
-    """Start the audit API with its dashboard for this devnet; answers its address."""
+def start_api(net: Devnet, tell: Tell, seconds: float = 60) -> str:
+    """Start the audit API with its dashboard for this devnet, and wait until it listens; answers its address."""
     port, home = free_port(), Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
     (home / "logs").mkdir(exist_ok=True)
@@ -269,22 +316,31 @@ def start_api(net: Devnet) -> str:
         process = subprocess.Popen(
             arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
-    net.processes["audit-api"] = process.pid
-    net.save()
+    net.started("audit-api", process.pid)
+    until = time.monotonic() + seconds
+    while not _listens(port):
+        if process.poll() is not None or time.monotonic() > until:
+            tell(f"the audit API does not answer; the rest runs; see {home}/logs/audit-api.log")
+            break
+        time.sleep(0.05)
     return f"http://127.0.0.1:{port}"
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def stop(net: Devnet, seconds: float = 10) -> list[str]:
     """End exactly what was started, nodes first, politely and then not; answers who was ended."""
-    order = sorted(net.processes, key=lambda name: name == "anvil")
+    order = sorted(filter(net.runs, net.processes), key=lambda name: name == "anvil")
     ended = [name for name in order if _signal(net.processes[name], signal.SIGTERM)]
     until = time.monotonic() + seconds
-    while time.monotonic() < until and any(is_running(net.processes[name]) for name in ended):
+    while time.monotonic() < until and any(map(net.runs, ended)):
         time.sleep(0.05)
-    for name in ended:
-        if is_running(net.processes[name]):
-            _signal(net.processes[name], signal.SIGKILL)
-    net.processes = {}
+    for name in filter(net.runs, ended):
+        _signal(net.processes[name], signal.SIGKILL)
+    net.processes, net.births = {}, {}
     net.save()
     return ended
 
@@ -299,7 +355,27 @@ def is_running(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return _told(pid, "stat")[:1] != "Z"
+
+
+def birth_of(pid: int) -> str:
+    """When a process began, as the system tells it: with its number it names the process for good."""
+    return _told(pid, "lstart")
+
+
+def _told(pid: int, what: str) -> str:
+    """What the system tells of a process: `stat` or `lstart`, as ps names them; empty when there is none."""
+    proc = Path(f"/proc/{pid}/stat")
+    try:
+        if Path("/proc/self/stat").exists():
+            fields = proc.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            return fields[{"stat": 0, "lstart": 19}[what]]
+        done = subprocess.run(
+            ["ps", "-o", f"{what}=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip()
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:

@@ -29,6 +29,11 @@ class RoundFacts:
     paid: dict[str, int] = field(default_factory=dict)
     model_root: str = ""
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether hostile validators were the majority, whose word decides."""
+        return 2 * self.hostile_committee > len(self.committee)
+
 
 class Story:
     """Folds a task's events and tells what they mean. `names` are what people call the accounts."""
@@ -89,16 +94,14 @@ class Story:
             self._tell_ended(event)
 
     def _tell_drawn(self, event: events.Drawn) -> None:
-        hostile = sum(map(self._is_hostile, event.committee))
-        captured = "  <- captured: a hostile majority" if 2 * hostile > len(event.committee) else ""
-        self.rounds.append(
-            RoundFacts(
-                event.round,
-                committee=[self._name(id_) for id_ in event.committee],
-                miner=self._name(event.proposers[0]),
-                hostile_committee=hostile,
-            )
+        facts = RoundFacts(
+            event.round,
+            committee=[self._name(id_) for id_ in event.committee],
+            miner=self._name(event.proposers[0]),
+            hostile_committee=sum(map(self._is_hostile, event.committee)),
         )
+        captured = "  <- captured: a hostile majority" if facts.is_captured else ""
+        self.rounds.append(facts)
         self._tell(f"round {event.round}")
         self._tell(f"  draw       committee {self._list(event.committee)}{captured}")
         line = "primary" if self.task.config.rule.is_elected else "miner"
@@ -110,7 +113,7 @@ class Story:
         facts, order = self.rounds[-1], self.task.round.order
         if event.head_score != NO_SCORE:
             facts.head_loss = event.head_score / WAD
-            counted = f"{sum(event.included)} of {len(order)} updates count"
+            counted = f"{event.included.bit_count()} of {len(order)} updates count"
             self._tell(f"  score      the head's loss is {facts.head_loss:.4f}; {counted}")
         if event.shares and not self.task.config.rule.is_on_ranks:
             self._tell_shares(event, facts)

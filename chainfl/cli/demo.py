@@ -17,7 +17,13 @@ ETHER = 10**18
 @click.option(
     "--rule", default="softmax", show_default=True, help="Aggregation rule, such as fedrob:b=1,alpha=0.9."
 )
-@click.option("--rounds", default=5, show_default=True, help="Rounds before the one in which the miner lies.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Rounds before the one in which the miner lies.",
+)
 @click.option("--home", type=click.Path(path_type=Path), help="Keep everything in this folder.")
 @json_option
 def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
@@ -50,7 +56,10 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
     print_table(("participant", "earned (ETH)", "stake left (ETH)"), rows)
     gas = answer.metrics["gas"]
     assert isinstance(gas, dict)
-    click.echo(f"gas per round: {', '.join(f'{number}: {used:,}' for number, used in gas.items())}")
+    whole = sum(gas.values())
+    click.echo(
+        f"cost: {whole:,} gas in {len(gas)} rounds, {whole // len(gas):,} a round, fees of all together"
+    )
     click.echo(f"took {answer.seconds:.0f} s; {'all verified' if answer.ok else 'NOT everything verified'}")
     if home is None:
         click.echo(
