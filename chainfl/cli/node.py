@@ -41,9 +41,10 @@ def node() -> None:
 
 
 @node.command(
+    short_help="Play whatever role a round gives this key.",
     epilog="Example: chainfl node run --rpc-url http://127.0.0.1:8545 --task 0x… --keystore key.json "
     "--password-file pass --store dir:./store --dataset npz:mine.npz; add --role worker, validator or miner "
-    "to play one part in a process of its own, with a home of its own"
+    "to play one part in a process of its own, with a home of its own",
 )
 @click.option("--settings", type=click.Path(path_type=Path), help="TOML file with settings.")
 @click.option(
@@ -55,7 +56,7 @@ def node() -> None:
 )
 @setting_options
 def run(settings: Path | None, role: str, **flags: Any) -> int:
-    """Play whatever role the round gives this key, until the task ends or the process is told to stop.
+    """Play whatever role the round gives this key, until the task ends or the process is told to stop (Ctrl-C).
 
     Settings are flags over environment (CHAINFL_RPC_URL for --rpc-url, …) over the file of --settings.
     """
@@ -70,7 +71,7 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     set_up_logs(as_json=chosen.json_logs, level=chosen.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: _end(stop))
     duty = {"all": Duty.ALL, "worker": Duty.WORK, "validator": Duty.VALIDATE, "miner": Duty.MINE}[
         role
     ] | Duty.KEEP
@@ -83,3 +84,10 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     if node is not None:
         serve(node, duty, stop, poll_seconds=chosen.poll_seconds, status=status)
     return 0
+
+
+def _end(stop: threading.Event) -> None:
+    """The step under way is finished first; whoever asks twice is not kept waiting, for nothing can be lost."""
+    if stop.is_set():
+        raise KeyboardInterrupt
+    stop.set()

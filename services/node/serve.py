@@ -141,6 +141,22 @@ def serve(
             pause = _LONGEST_PAUSE
             complaints.say(f"{error}; trying again")
         stop.wait(pause)
+    _take_leave(me, node.ledger.reader.task)
+
+
+def _take_leave(me: Participant, task: Task) -> None:
+    """The last line of a node that was told to stop: whether it still has to open a commitment."""
+    account, round_ = task.accounts.get(me.ledger.me), task.round
+    update = round_.updates.get(account.id) if account is not None else None
+    scores = round_.scores.get(account.id) if account is not None else None
+    sealed = (update is not None and update.root is None) or (scores is not None and scores.revealed is None)
+    if sealed and round_.phase in (Phase.TRAIN, Phase.REVEAL, Phase.SCORE, Phase.TALLY):
+        _log.warning(
+            "round %d: told to stop with a commitment to open: start again soon, or it costs stake",
+            round_.number,
+        )
+    else:
+        _log.info("round %d: told to stop", round_.number)
 
 
 def _join(me: Participant, task: Task, joined: int) -> int:
@@ -165,7 +181,8 @@ def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Stat
     started = time.monotonic()
     _log.info("%s: %s", where, step.name)
     clock.take(0.0)
-    step.take(me)
+    with shown.at_work(step.name):
+        step.take(me)
     seconds = time.monotonic() - started
     causes = clock.take(seconds)
     _log.info(

@@ -43,6 +43,9 @@ class NodeSettings(BaseSettings):
     lie_in_round: int | None = Field(
         None, description="as first proposer of this round, propose a wrong model (for demonstrations)"
     )
+    enrol: bool = Field(
+        False, description="enrol in the task, once a rehearsal has shown that this node can take part"
+    )
     confirmations: int = Field(0, description="blocks to wait before anything counts")
     poll_seconds: float = Field(
         0.5, description="longest pause between looks at the chain; shorter while much happens"

@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -31,6 +32,7 @@ class Status:
         )
         self._seen: float = 0.0
         self._last_error = ""
+        self._step = ""
 
     def saw(self, task: Task) -> None:
         """The ledger was read."""
@@ -38,6 +40,15 @@ class Status:
         self._last_error = ""
         self._round.set(task.round.number)
         self._phase.set(int(task.round.phase))
+
+    @contextmanager
+    def at_work(self, step: str) -> Iterator[None]:
+        """A step is under way: as long as it takes, silence is no bad sign."""
+        self._step = step
+        try:
+            yield
+        finally:
+            self._step = ""
 
     def took(self, step: str, seconds: float, causes: Mapping[str, float]) -> None:
         """A step was taken."""
@@ -56,10 +67,11 @@ class Status:
         self._last_error = str(error)
 
     def health(self, patience: float = 60.0) -> tuple[bool, dict[str, object]]:
-        """Healthy while the ledger was read not long ago."""
-        age = time.monotonic() - self._seen if self._seen else None
-        healthy = age is not None and age < patience
-        return healthy, {"ok": healthy, "ledger_read_seconds_ago": age, "last_error": self._last_error}
+        """Healthy while a step is under way or the ledger was read not long ago."""
+        age, step = time.monotonic() - self._seen if self._seen else None, self._step
+        healthy = bool(step) or (age is not None and age < patience)
+        told = {"ledger_read_seconds_ago": age, "step": step, "last_error": self._last_error}
+        return healthy, {"ok": healthy, **told}
 
 
 def serve_status(status: Status, port: int) -> ThreadingHTTPServer:

@@ -1,26 +1,30 @@
 """From settings to a participant: connect, unlock, check the task, load the data."""
 
+import getpass
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from chainfl.blobs import get_model, get_record
+from chainfl.chain.abi import as_address
 from chainfl.chain.keys import LocalSigner, unlock
 from chainfl.chain.ledger import ChainLedger
-from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import check_chain, open_rpc
 from chainfl.chain.send import Sender, SendSettings
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, Ledger
+from chainfl.protocol.errors import StakeTooLowError
 from chainfl.protocol.state import Task
 from chainfl.roles.miner import Alter
 from chainfl.roles.participant import Participant
 from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
+from services.node.scheduling import take_long_turns
 from services.node.settings import NodeSettings
 
 _log = logging.getLogger(__name__)
@@ -38,12 +42,29 @@ class Node:
     alter: Callable[[int, int], Alter | None]
 
 
-def read_password(path: Path | None) -> str:
-    """The first line of a password file, or what is typed."""
-    if path is None:
-        import getpass
+def read_password(path: Path | None, *, is_new: bool = False) -> str:
+    """The first line of a password file, or what is typed; a new one is typed twice and not empty.
 
-        return getpass.getpass("keystore password: ")
+    Raises:
+        InputError: there is none, or the two differ.
+    """
+    password = _typed(is_new) if path is None else _first_line(path)
+    if is_new and not password:
+        raise InputError("an empty password protects nothing: give another")
+    return password
+
+
+def _typed(twice: bool) -> str:
+    try:
+        password = getpass.getpass("keystore password: ")
+        if twice and getpass.getpass("the same again: ") != password:
+            raise InputError("the two passwords differ: nothing was written")
+    except EOFError:
+        raise InputError("nobody is here to type a password: give --password-file") from None
+    return password
+
+
+def _first_line(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").splitlines()[0]
     except OSError as error:
@@ -123,9 +144,12 @@ def build_node(settings: NodeSettings, met: Met) -> Node:
 
     config = met.ledger.task().config
     trainer = build_trainer(settings, met.manifest)
+    take_long_turns()
     rehearse(trainer, met.first, config)
     participant = Participant(met.ledger, met.store, trainer, met.journal)
     (settings.home / READY).touch()
+    if settings.enrol:
+        enrol_once(met.ledger)
     task = met.ledger.task()
     account = task.accounts.get(met.ledger.me)
     _log.info(
@@ -134,10 +158,25 @@ def build_node(settings: NodeSettings, met: Met) -> Node:
         met.ledger.me.hex(),
         trainer.samples,
         f"enrolled as {account.id}"
-        if account is not None
-        else "not enrolled: chainfl stake add AMOUNT --enrol",
+        if account is not None and account.wants
+        else "not enrolled: run with --enrol, or chainfl stake add AMOUNT --enrol",
     )
     return Node(participant, met.ledger, lambda round_, attempt: _lie(settings, round_, attempt))
+
+
+def enrol_once(ledger: Ledger) -> None:
+    """Enrol, unless the account takes part already.
+
+    Raises:
+        InputError: there is too little stake behind the key.
+    """
+    account = ledger.task().accounts.get(ledger.me)
+    if account is not None and account.wants:
+        return
+    try:
+        ledger.enrol()
+    except StakeTooLowError as error:
+        raise InputError(f"cannot enrol: {error}; add to it with: chainfl stake add AMOUNT") from None
 
 
 def _lie(settings: NodeSettings, round_: int, attempt: int) -> Alter | None:
