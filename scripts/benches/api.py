@@ -19,7 +19,8 @@ from pathlib import Path
 import httpx
 
 from chainfl.protocol.events import RoundEnded
-from chainfl.report import Report, bar, emit, narrate, report
+from chainfl.report import Report, bar, narrate, report
+from scripts.benches._command import bench_parser, plain_table, show
 from services.audit_api.app import create_app
 from services.audit_api.server import make_server
 from services.audit_api.settings import ApiSettings
@@ -37,18 +38,13 @@ BLOCKS_PER_SECOND = 20
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(prog="scripts/bench api", description="The audit API under load.")
-    parser.add_argument("--quick", action="store_true", help="5 seconds in place of 30")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
+    known = bench_parser("api", "The audit API under load.", quick="5 seconds in place of 30")
+    known.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    options = known.parse_args(argv)
     if options.serve is not None:
         return serve(options.serve)
     found = measure(5 if options.quick else 30)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, plain_table, as_json=options.json)
 
 
 # The server, in a process of its own
@@ -194,16 +190,6 @@ def percentile(times: Sequence[float], percent: int) -> float:
     """The value that this many percent do not exceed."""
     ordered = sorted(times)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("nan")
-
-
-def table(found: Report) -> str:
-    """The report for people."""
-    lines = [f"{name:<26} {value}" for name, value in found.metrics.items()]
-    lines += [
-        f"{'ok' if each.ok else 'MISSED':<6} {each.id:<18} {each.value:.3f} {each.op} {each.limit}"
-        for each in found.bars
-    ]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

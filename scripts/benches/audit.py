@@ -8,7 +8,6 @@ redone. Losses are the validators' word and are not computed again. Memory is th
 own.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -33,11 +32,12 @@ from chainfl.codec.records import CHUNK_BYTES, Layout, Tensor
 from chainfl.errors import VerificationError
 from chainfl.ports import BlobStore, Floats
 from chainfl.protocol.combine import combine
-from chainfl.report import Report, bar, emit, narrate, report
+from chainfl.report import Report, bar, narrate, report
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import MemoryJournal
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
+from scripts.benches._command import bench_parser, plain_table, show
 from services.auditing import audit_round, played_rounds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,15 +59,9 @@ print(os.waitstatus_to_exitcode(status), used.ru_maxrss)
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(prog="scripts/bench audit", description="The audit of a large block.")
-    parser.add_argument("--quick", action="store_true", help="fewer turns")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    options = bench_parser("audit", "The audit of a large block.", quick="fewer turns").parse_args(argv)
     found = measure(turns=5 if options.quick else 15)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, plain_table, as_json=options.json)
 
 
 # The round
@@ -245,16 +239,6 @@ def peak_of_command(url: str, reader: TaskReader, folder: Path, round_: int) -> 
         raise VerificationError(f"chainfl audit verify refuses a round that is right: {done.stderr.strip()}")
     scale = 1 if sys.platform == "darwin" else 1024
     return Command(time.perf_counter() - begun, peak * scale)
-
-
-def table(found: Report) -> str:
-    """The report for people."""
-    lines = [f"{name:<22} {value}" for name, value in found.metrics.items()]
-    lines += [
-        f"{'ok' if each.ok else 'MISSED':<6} {each.id:<18} {each.value:.3f} {each.op} {each.limit}"
-        for each in found.bars
-    ]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

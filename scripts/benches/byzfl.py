@@ -5,7 +5,6 @@ tensors; the faster of the two counts. Ours work on the integers that those floa
 turns in one run; a cell is the median over turns of the peer's time by ours.
 """
 
-import argparse
 import math
 import os
 import sys
@@ -22,7 +21,8 @@ from chainfl.codec.vector import Vector, encode
 from chainfl.learning.compute import cores
 from chainfl.protocol import combine as rules
 from chainfl.protocol.shares import equal, krum
-from chainfl.report import Bar, Report, bar, emit, narrate, report
+from chainfl.report import Bar, Report, bar, narrate, report
+from scripts.benches._command import bench_parser, show
 from scripts.benches._peers import Peer, peer_python, start_peer
 
 D = 1_663_370
@@ -65,16 +65,12 @@ for line in sys.stdin:
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(prog="scripts/bench byzfl", description="Robust rules against ByzFL.")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the parameters, 20 updates, 3 turns")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    options = bench_parser(
+        "byzfl", "Robust rules against ByzFL.", quick="a tenth of the parameters, 20 updates, 3 turns"
+    ).parse_args(argv)
 
     found = measure(D // 10, (20,), 3) if options.quick else measure(D, (20, 40, 100), 5)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, table, as_json=options.json)
 
 
 def measure(d: int, counts: Sequence[int], turns: int) -> Report:

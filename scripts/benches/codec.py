@@ -5,7 +5,6 @@ of the turns' ratios. The yardsticks: `hashlib.sha256` over the same bytes in on
 arrays of the size that goes in and out, and `np.max` over the same 20 arrays (rows of one array, result in place).
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -24,7 +23,8 @@ from numpy.typing import NDArray
 
 from chainfl.codec import merkle, vector
 from chainfl.protocol import combine as rules
-from chainfl.report import Bar, Report, bar, emit, narrate, report
+from chainfl.report import Bar, Report, bar, narrate, report
+from scripts.benches._command import bench_parser, show
 
 D = 1_663_370
 K = 20
@@ -68,16 +68,12 @@ class Drawn:
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(prog="scripts/bench codec", description="Speed of canonical values.")
-    parser.add_argument("--quick", action="store_true", help="fewer turns; under a minute")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    options = bench_parser(
+        "codec", "Speed of canonical values.", quick="fewer turns; under a minute"
+    ).parse_args(argv)
 
     found = measure(turns=11 if options.quick else 31)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, table, as_json=options.json)
 
 
 def measure(turns: int) -> Report:

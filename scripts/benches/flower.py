@@ -5,7 +5,6 @@ combine, tree of the head. Flower: two actors with one thread each, once with a 
 own training step. Each contender is a process of its own; they take turns; memory is the peak PSS of its whole tree.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,7 +21,8 @@ import psutil  # type: ignore[import-untyped]
 
 from chainfl.errors import OutsideError
 from chainfl.learning.datasets import load
-from chainfl.report import Bar, Report, bar, emit, narrate, report
+from chainfl.report import Bar, Report, bar, narrate, report
+from scripts.benches._command import bench_parser, show
 from scripts.benches._peers import ROOT, peer_python
 
 CLIENTS, SAMPLES, BATCH, RATE, SEED = 20, 300, 32, 0.01, 7
@@ -211,18 +211,12 @@ class Contender:
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench flower", description="A round's learning against Flower."
-    )
-    parser.add_argument("--quick", action="store_true", help="one turn of three rounds")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    options = bench_parser(
+        "flower", "A round's learning against Flower.", quick="one turn of three rounds"
+    ).parse_args(argv)
 
     found = measure(rounds=3, turns=1) if options.quick else measure(rounds=6, turns=3)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, table, as_json=options.json)
 
 
 def measure(rounds: int, turns: int) -> Report:

@@ -5,7 +5,6 @@ counts from draw to Final, the second one of its task, without claims. Trees are
 Proofs over the most updates have the deepest tree that the terms allow with them, and the head has a part.
 """
 
-import argparse
 import hashlib
 import http.client
 import json
@@ -26,8 +25,9 @@ from chainfl.codec.commitments import commitment, keccak256, validator_payload, 
 from chainfl.codec.merkle import fold
 from chainfl.errors import ChainflError, OutsideError
 from chainfl.protocol.shares import head_share
-from chainfl.report import Bar, Report, bar, emit, narrate, report
+from chainfl.report import Bar, Report, bar, narrate, report
 from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
+from scripts.benches._command import bench_parser, show
 
 COMMITTEE = 5
 DEPTH = 16
@@ -533,19 +533,13 @@ def table(found: Report) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; answers its exit code."""
-    parser = argparse.ArgumentParser(prog="scripts/bench gas", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="K = 14 and 20 only")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    options = bench_parser("gas", __doc__ or "", quick="K = 14 and 20 only").parse_args(argv)
     try:
         found = measure(options.quick)
     except ChainflError as error:
         narrate(f"gas: {error}")
         return error.exit_code
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, table, as_json=options.json)
 
 
 def _hex(data: bytes) -> str:

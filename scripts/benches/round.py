@@ -9,7 +9,6 @@ A round counts from the opening of its draw to its end. The Challenge window, wh
 the start of processes do not count.
 """
 
-import argparse
 import json
 import os
 import sys
@@ -28,10 +27,11 @@ from chainfl.chain.rpc import open_rpc
 from chainfl.errors import DataMissingError, LedgerError
 from chainfl.learning.datasets import load
 from chainfl.protocol import events
-from chainfl.report import Report, bar, emit, narrate, report
+from chainfl.report import Report, bar, narrate, report
 from chainfl.sim.replay import Holder, read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
+from scripts.benches._command import bench_parser, show
 from services.auditing import trace_task
 from services.devnet import Devnet, Person, enrol, make_keys, open_task, start_anvil, start_node, stop
 from services.sponsor import ETHER, Terms
@@ -93,17 +93,12 @@ class Timeline:
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
-    parser = argparse.ArgumentParser(prog="scripts/bench round", description="The cost of a real round.")
-    parser.add_argument("--trainer", choices=("torch", "none", "both"), default="both")
-    parser.add_argument("--quick", action="store_true", help="200 samples and one epoch; says less")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    options = parser.parse_args(argv)
+    known = bench_parser("round", "The cost of a real round.", quick="200 samples and one epoch; says less")
+    known.add_argument("--trainer", choices=("torch", "none", "both"), default="both")
+    options = known.parse_args(argv)
 
     found = measure(options.trainer, quick=options.quick)
-    if options.json:
-        return emit(found)
-    sys.stdout.write(table(found))
-    return found.exit_code
+    return show(found, table, as_json=options.json)
 
 
 def measure(trainer: str, *, quick: bool) -> Report:
@@ -111,7 +106,7 @@ def measure(trainer: str, *, quick: bool) -> Report:
     started, metrics, bars = time.perf_counter(), dict[str, object](), []
     if trainer in ("torch", "both"):
         learning = measure_learning(
-            Plan("torch", 2, SAMPLES // 10 if quick else SAMPLES, 1 if quick else EPOCHS)
+            Plan("torch", 3, SAMPLES // 10 if quick else SAMPLES, 1 if quick else EPOCHS)
         )
         metrics["torch"] = learning
         bars.append(bar("round.over_replay", float(str(learning["over_replay"])), "<=", MOST_OVER_REPLAY))
@@ -131,7 +126,8 @@ def measure_learning(plan: Plan) -> dict[str, object]:
         computed = time.process_time()
         replayed = play_again(home)
         computed = time.process_time() - computed
-    chain, memory = sum(one.seconds for one in rounds), sum(replayed)
+    # The middle one of each: a machine's speed differs from minute to minute, and a round takes half of one.
+    chain, memory = median(one.seconds for one in rounds), median(replayed)
     return {
         **asdict(plan),
         "data": source,
@@ -220,8 +216,8 @@ def play_on_chain(home: Path, plan: Plan) -> tuple[list[Timeline], list[Mapping[
 def devnet(home: Path) -> Iterator[Devnet]:
     """An anvil of our own; what was started is ended."""
     process, url = start_anvil(home, 1)
-    net = Devnet(str(home), url, processes={"anvil": process.pid})
-    net.save()
+    net = Devnet(str(home), url)
+    net.started("anvil", process.pid)
     try:
         yield net
     finally:

@@ -17,7 +17,8 @@ from chainfl.codec.vector import encode
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import Rule
 from services.bundles import export_bundle, verify_bundle
-from tests.integration.test_deploy import geth, sender_of
+from tests.integration.chain import geth
+from tests.integration.test_deploy import sender_of
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT
 

@@ -1,5 +1,6 @@
 """A real anvil with the real contracts, and participants who act on it from this process."""
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal, MemoryStore
 from chainfl.types import Address, Phase, Rule, TaskConfig
-from services.devnet import CHAIN_ID, fund, start_anvil
+from services.devnet import CHAIN_ID, free_port, fund, start_anvil
+from tests.processes import await_that
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT, Quadratic
 
@@ -38,12 +40,17 @@ class Devchain:
     deployment: Deployment
     store: MemoryStore
     pid: int
+    chain_id: int = CHAIN_ID
 
     def sender(self, name: str) -> Sender:
         """An account with ether, by name."""
         signer = LocalSigner(Account.from_key(keccak256(name.encode())))
-        fund(self.w3, signer.address, 1_000 * ETHER)
-        return Sender(self.w3, signer, CHAIN_ID)
+        self.give(signer.address)
+        return Sender(self.w3, signer, self.chain_id)
+
+    def give(self, account: Address) -> None:
+        """Plenty of ether."""
+        fund(self.w3, account, 1_000 * ETHER)
 
     def skip(self, seconds: int) -> None:
         """Let the chain's clock run."""
@@ -68,24 +75,27 @@ class ChainTask:
 
     def reader(self) -> TaskReader:
         """The task, read by a stranger."""
-        return TaskReader(self.chain.w3, self.address, CHAIN_ID, self.block)
+        return TaskReader(self.chain.w3, self.address, self.chain.chain_id, self.block)
 
     def live(self, until_round: int, asleep: frozenset[Address] = frozenset()) -> None:
-        """Everybody awake takes steps in turn; the clock runs when nobody can."""
+        """Everybody awake takes steps in turn until this round has come or the task has ended."""
         watch = self.reader()
         while (task := watch.refresh()).round.number < until_round and task.round.phase is not Phase.ENDED:
-            acted = False
-            for account, me in self.people.items():
-                if account in asleep:
-                    continue
-                now = int(self.chain.w3.eth.get_block("latest")["timestamp"])
-                step = next_step(me, me.ledger.task(), now, Duty.ALL)
-                if step is not None:
-                    step.take(me)
-                    acted = True
-            if not acted:
-                now = int(self.chain.w3.eth.get_block("latest")["timestamp"])
-                self.chain.skip(max(1, watch.refresh().round.deadline - now))
+            self.turn(watch, asleep)
+
+    def turn(self, watch: TaskReader, asleep: frozenset[Address] = frozenset()) -> None:
+        """Everybody awake takes a step; the clock runs when nobody can."""
+        acted = False
+        for account, me in self.people.items():
+            step = next_step(me, me.ledger.task(), self._now(), Duty.ALL) if account not in asleep else None
+            if step is not None:
+                step.take(me)
+                acted = True
+        if not acted:
+            self.chain.skip(max(1, watch.refresh().round.deadline - self._now()))
+
+    def _now(self) -> int:
+        return int(self.chain.w3.eth.get_block("latest")["timestamp"])
 
 
 @contextmanager
@@ -101,6 +111,28 @@ def devchain(home: Path) -> Iterator[Devchain]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+@contextmanager
+def geth(program: Path, home: Path, *, websocket: bool = False) -> Iterator[str]:
+    """A private geth in dev mode on loopback, with a block a second; its address."""
+    port, socket, authrpc = free_port(), free_port(), free_port()
+    arguments = [str(program), "--dev", "--dev.period", "1", "--datadir", str(home), "--ipcdisable"]
+    arguments += ["--http", "--http.addr", "127.0.0.1", "--http.port", str(port)]
+    arguments += ["--ws", "--ws.addr", "127.0.0.1", "--ws.port", str(socket)]
+    arguments += ["--authrpc.addr", "127.0.0.1", "--authrpc.port", str(authrpc)]
+    arguments += ["--nodiscover", "--maxpeers", "0", "--port", "0"]
+    with (home / "geth.log").open("wb") as log:
+        process = subprocess.Popen(arguments, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        w3 = open_rpc(url, timeout=2)
+        await_that(lambda: process.poll() is not None or w3.is_connected(), 60, "an answer of geth")
+        assert process.poll() is None, (home / "geth.log").read_text()[-2000:]
+        yield f"ws://127.0.0.1:{socket}" if websocket else url
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 def open_task(

@@ -12,7 +12,7 @@ from tests.integration.chain import devchain, open_task
 from tests.store.ipfs_node import ipfs_node
 
 
-def test_a_round_across_two_daemons_is_audited_from_either(
+def test_rounds_across_two_daemons_are_audited_from_either(
     tmp_path: Path, require: Callable[[str], Path]
 ) -> None:
     require("anvil")
@@ -28,13 +28,16 @@ def test_a_round_across_two_daemons_is_audited_from_either(
             store = (one, two)[number % 2].store
             task.people[account] = Participant(me.ledger, store, me.trainer, me.journal)
 
-        task.live(2)
+        reader, history = task.reader(), list[str]()
+        for number in (2, 3):
+            task.live(number)
+            history.append(str(Cid.dag_cbor(reader.refresh().head_block)))
 
-        reader = task.reader()
         for node in (one, two):
-            assert [each.verdict for each in audit(reader, node.store)] == [Verdict.OK]
-        head = str(Cid.dag_cbor(reader.task.head_block))
-        pinned = [key for node in (one, two) for line in node.rpc("pin/ls") for key in line["Keys"]]
-        assert head in pinned
-        (first,) = one.rpc("dag/get", arg=f"{head}/updates/0/worker")
+            assert [each.verdict for each in audit(reader, node.store)] == [Verdict.OK, Verdict.OK]
+        pinned = {key for node in (one, two) for line in node.rpc("pin/ls") for key in line["Keys"]}
+        assert set(history) <= pinned
+        (first,) = one.rpc("dag/get", arg=f"{history[-1]}/updates/0/worker")
+        (before,) = two.rpc("dag/get", arg=f"{history[-1]}/prev/round")
         assert first["/"]["bytes"]
+        assert before == 1
