@@ -1,7 +1,8 @@
 """A node that kills itself at planned places, so that a test can see it come back.
 
 Run as a process of its own: `python -m tests.integration.crashing_node PLAN.json`. The plan names chain, task, key and
-blob store, and the list of places still to crash at; a place is struck off the list before the process dies there.
+blob store, and the list of places still to crash at; a place is struck off the list before the process dies there. It
+may also name a folder that all share, with a file for each place: whoever gets there first removes the file and dies.
 """
 
 import json
@@ -16,9 +17,10 @@ from typing import Any
 
 from eth_account import Account
 
+from chainfl.chain.abi import as_address
 from chainfl.chain.keys import LocalSigner
 from chainfl.chain.ledger import ChainLedger
-from chainfl.chain.reader import TaskReader, as_address
+from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
 from chainfl.chain.send import Sender, SendSettings
 from chainfl.roles.participant import Participant
@@ -26,11 +28,13 @@ from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
 from services.logs import set_up_logs
-from services.node.serve import serve
+from services.node.serve import persist, serve
+from services.node.status import Status
 from services.node.wiring import READY, Node
 from tests.sim.network import Quadratic
 
 ACTIONS = ("commit_update", "reveal_update", "commit_scores", "reveal_scores", "propose", "vote")
+MOST_DEATHS = 2
 JOURNALLED = {"keep_update": "commit_update", "keep_scores": "commit_scores"}
 
 
@@ -49,15 +53,28 @@ class Crashes:
         named = next(
             (each for each in (place, f"{self.round} {place}") if each in self.plan["crashes"]), None
         )
-        if named is None:
+        if named is not None:
+            self.plan["crashes"].remove(named)
+        elif not self._is_mine(place):
             return
-        self.plan["crashes"].remove(named)
         self.plan["crashed"].append(place)
         draft = self._file.with_suffix(".part")
         draft.write_text(json.dumps(self.plan))
         draft.replace(self._file)
         logging.getLogger("services").warning("dying at %s", place)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _is_mine(self, place: str) -> bool:
+        """Whether this process is the first of all to get to a shared place; nobody dies often in a round."""
+        fallen: dict[str, int] = self.plan.setdefault("fallen", {})
+        if "shared" not in self.plan or fallen.get(str(self.round), 0) >= MOST_DEATHS:
+            return False
+        try:
+            (Path(self.plan["shared"]) / place).unlink()
+        except FileNotFoundError:
+            return False
+        fallen[str(self.round)] = fallen.get(str(self.round), 0) + 1
+        return True
 
 
 class CrashingJournal:
@@ -105,11 +122,9 @@ class CrashingLedger(ChainLedger):
         return call
 
 
-def main(file: Path) -> None:
-    """Take part until the task ends, or until a planned death."""
-    crashes = Crashes(file)
+def wire(crashes: Crashes) -> Node:
+    """A node as the plan describes it, on a chain and a store that answer."""
     plan = crashes.plan
-    set_up_logs(as_json=False)
     w3 = open_rpc(plan["rpc_url"])
     signer = LocalSigner(Account.from_key(Path(plan["secret_file"]).read_bytes()))
     confirmations = plan.get("confirmations", 0)
@@ -129,11 +144,18 @@ def main(file: Path) -> None:
     journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
     store = open_store(plan["store"])
     participant = Participant(ledger, store, Quadratic(plan["seed"]), CrashingJournal(journal, crashes))
-    (Path(plan["home"]) / READY).touch()
-    stop = threading.Event()
+    return Node(participant, ledger, lambda *_: None)
+
+
+def main(file: Path) -> None:
+    """Take part until the task ends, or until a planned death."""
+    crashes, stop = Crashes(file), threading.Event()
+    set_up_logs(as_json=False)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    duty = Duty(plan.get("duty", Duty.ALL.value))
-    serve(Node(participant, ledger, lambda *_: None), duty, stop, poll_seconds=0.1)
+    node = persist(lambda: wire(crashes), stop, Status())
+    if node is not None:
+        (Path(crashes.plan["home"]) / READY).touch()
+        serve(node, Duty(crashes.plan.get("duty", Duty.ALL.value)), stop, poll_seconds=0.1)
 
 
 if __name__ == "__main__":
