@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 
 from hexbytes import HexBytes
 from web3 import Web3
@@ -23,16 +22,13 @@ from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
-from chainfl.codec.scores import ONE, ScoreKind
 from chainfl.errors import LedgerError
-from chainfl.protocol.events import RoundEnded, Tallied
+from chainfl.protocol.events import RoundEnded
 from chainfl.protocol.state import Task
-from chainfl.protocol.tally import decoded_scores, score_kind
-from chainfl.protocol.views import earnings, revealed_vectors
+from chainfl.protocol.views import earnings
 from chainfl.redo import floats, head_model
 from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
-from chainfl.types import Address, Id
 from services.auditing import AuditedRound, audit, trace_task
 from services.devnet import (
     Devnet,
@@ -135,7 +131,7 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> De
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
     story = Story(reader.created, names, hostile, tell)
-    _follow(net, w3, reader, story, lambda one: names[one] + "*" * (one in hostile), tell)
+    _follow(net, w3, reader, story, tell)
     result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
     _sum_up(net, w3, reader, names, result, tell)
@@ -148,27 +144,12 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> De
     return result
 
 
-def losses_of(task: Task) -> dict[Id, float]:
-    """What the middle member of the committee found for each update; nothing where the rule asks for no losses."""
-    if score_kind(task.config.rule) is not ScoreKind.LOSS:
-        return {}
-    scores = [decoded_scores(task, vector) for vector in revealed_vectors(task)]
-    found = {id_: [one[1 + place] for one in scores] for place, id_ in enumerate(task.round.order)}
-    known = {id_: [loss for loss in losses if loss is not None] for id_, losses in found.items()}
-    return {id_: median(losses) / ONE for id_, losses in known.items() if losses}
-
-
-def _follow(
-    net: Devnet, w3: Web3, reader: TaskReader, story: Story, who: Callable[[Address], str], tell: Tell
-) -> None:
+def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, tell: Tell) -> None:
     rounds = reader.created.config.rounds
     told, until = 0, time.monotonic() + SECONDS_PER_ROUND * rounds
     while not story.is_over:
         reader.refresh()
         for logged in reader.log[told:]:
-            if isinstance(logged.event, Tallied) and (losses := losses_of(story.task)):
-                named = (f"{who(story.task.by_id(id_).address)} {loss:.2f}" for id_, loss in losses.items())
-                tell("  losses     " + "  ".join(named))
             story.take(logged.event, logged.block_number)
             if isinstance(logged.event, RoundEnded):
                 tell(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")

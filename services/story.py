@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 
+from chainfl.codec.scores import ONE, ScoreKind
 from chainfl.protocol import events
 from chainfl.protocol.replay import fold
 from chainfl.protocol.state import NO_SCORE, Task
+from chainfl.protocol.tally import decoded_scores, score_kind
+from chainfl.protocol.views import revealed_vectors
 from chainfl.types import TOTAL, WAD, Id, Outcome, Phase, Slash
 
 Tell = Callable[[str], None]
@@ -20,6 +24,7 @@ class RoundFacts:
     outcome: str = "open"
     attempts: int = 0
     head_loss: float | None = None
+    losses: dict[str, float] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
     hostile_share: float = 0.0
     hostile_committee: int = 0
@@ -33,6 +38,16 @@ class RoundFacts:
     def is_captured(self) -> bool:
         """Whether hostile validators were the majority, whose word decides."""
         return 2 * self.hostile_committee > len(self.committee)
+
+
+def losses_of(task: Task) -> dict[Id, float]:
+    """What the middle member of the committee found for each update; nothing where the rule asks for no losses."""
+    if score_kind(task.config.rule) is not ScoreKind.LOSS:
+        return {}
+    scores = [decoded_scores(task, vector) for vector in revealed_vectors(task)]
+    found = {id_: [one[1 + place] for one in scores] for place, id_ in enumerate(task.round.order)}
+    known = {id_: [loss for loss in losses if loss is not None] for id_, losses in found.items()}
+    return {id_: median(losses) / ONE for id_, losses in known.items() if losses}
 
 
 class Story:
@@ -73,6 +88,8 @@ class Story:
     def _narrate(self, event: events.Event) -> None:
         if isinstance(event, events.Drawn):
             self._tell_drawn(event)
+        elif isinstance(event, events.Tallied):
+            self._tell_losses()
         elif isinstance(event, events.Proposed):
             model = event.model_root.hex()[:16]
             self._tell(f"  propose    {self._name(event.id)} (attempt {event.attempt}): model {model}…")
@@ -108,6 +125,12 @@ class Story:
         self._tell(
             f"             {line} {self._name(event.proposers[0])}, backups {self._list(event.proposers[1:3])}"
         )
+
+    def _tell_losses(self) -> None:
+        losses = {self._name(id_): loss for id_, loss in losses_of(self.task).items()}
+        self.rounds[-1].losses = losses
+        if losses:
+            self._tell("  losses     " + "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items()))
 
     def _tell_tally(self, event: events.Tallied) -> None:
         facts, order = self.rounds[-1], self.task.round.order

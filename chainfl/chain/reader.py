@@ -1,6 +1,7 @@
 """A task read off a chain: its events, folded into the state that the rules speak of; safe against reorgs."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ _SPAN = 2_000
 """Blocks asked for at once; halved when an endpoint finds that too many."""
 _MARKS = 256
 """Blocks whose hashes are remembered; a reorg beyond them makes the task be read anew."""
+_SAY_SECONDS = 5.0
+"""How often a long read says how far it has come."""
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,17 @@ class TaskReader:
     """Follows one task. Events stay cached with their block's hash; a reorg drops those that are gone."""
 
     def __init__(
-        self, w3: Web3, task: Address, chain_id: int, from_block: int, confirmations: int = 0
+        self,
+        w3: Web3,
+        task: Address,
+        chain_id: int,
+        from_block: int,
+        confirmations: int = 0,
+        tell: Tell = lambda _: None,
     ) -> None:
-        """Read the task's terms; its events are read by `refresh`."""
+        """Read the task's terms; its events are read by `refresh`. `tell` hears how far a long read has come."""
         self._w3, self._address, self._confirmations = w3, task, confirmations
-        self._chain_id = chain_id
+        self._chain_id, self._tell = chain_id, tell
         self._next_block = self._from_block = from_block
         self._marks: dict[int, bytes] = {}
         self._head = b""
@@ -95,15 +105,20 @@ class TaskReader:
         return self.task
 
     def _read_until(self, until: int) -> None:
-        fresh = fetch_events(self._w3, self._next_block, until, self._address)
-        if fresh:
-            task = self.task.draft()
-            for logged in fresh:
-                fold(task, logged.event, logged.block_number)
-            task.events = []
-            self.task = task
-            self.log.extend(fresh)
-        self._next_block = until + 1
+        """Fold what is new, span by span: when the endpoint fails half-way, what was read stays read."""
+        for span in read_spans(
+            self._w3, self._next_block, until, self._address, self._tell, hash_of=self.block_hash
+        ):
+            if span.events:
+                task = self.task.draft()
+                for logged in span.events:
+                    fold(task, logged.event, logged.block_number)
+                task.events = []
+                self.task = task
+                self.log.extend(span.events)
+            self._next_block = span.last + 1
+            if span.last < until:
+                self._mark(span.last, span.mark)
 
     def block_hash(self, number: int) -> Digest | None:
         """A block's hash, None where the endpoint does not have the block."""
@@ -121,11 +136,19 @@ class TaskReader:
         (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
         with outside("reading the chain's head"):
             newest = self._w3.eth.block_number
-        for logged in fetch_events(self._w3, self._from_block, newest, as_address(factory)):
-            event = logged.event
-            if isinstance(event, TaskCreated) and (event.task_id, event.task) == (task_id, self._address):
-                self._next_block = self._from_block = logged.block_number
-                return event
+        born = None
+        if newest - self._from_block >= _SPAN:
+            born = first_block_with_code(self._w3, self._address, self._from_block, newest)
+        for first, last in ([] if born is None else [(born, born)]) + [(self._from_block, newest)]:
+            for span in read_spans(self._w3, first, last, as_address(factory), self._tell):
+                for logged in span.events:
+                    event = logged.event
+                    if isinstance(event, TaskCreated) and (event.task_id, event.task) == (
+                        task_id,
+                        self._address,
+                    ):
+                        self._next_block = self._from_block = logged.block_number
+                        return event
         raise LedgerError(
             f"the task was created before block {self._from_block}: give an earlier --from-block"
         )
@@ -157,23 +180,57 @@ class TaskReader:
             del self._marks[next(iter(self._marks))]
 
 
-def fetch_events(w3: Web3, first: int, last: int, emitter: Address) -> list[ChainEvent]:
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a contract emitted in blocks up to this one, and the hash that this one had before they were asked for."""
+
+    last: int
+    mark: Digest | None
+    events: list[ChainEvent]
+
+
+def read_spans(
+    w3: Web3,
+    first: int,
+    last: int,
+    emitter: Address,
+    tell: Tell = lambda _: None,
+    hash_of: Callable[[int], Digest | None] = lambda _: None,
+) -> Iterator[Span]:
     """What a contract emitted in these blocks; an endpoint that finds them too many is asked for fewer at once."""
-    found, span = list[ChainEvent](), _SPAN
+    size, said = _SPAN, time.monotonic()
     while first <= last:
-        until = min(first + span - 1, last)
+        until = min(first + size - 1, last)
+        mark = hash_of(until) if until < last else None
         wanted: FilterParams = {"address": checksum(emitter), "fromBlock": first, "toBlock": until}
         try:
             with outside(f"reading events of blocks {first} to {until}"):
                 logs = w3.eth.get_logs(wanted)
         except LedgerError as error:
-            if span == 1 or not has_answered(error):
+            if size == 1 or not has_answered(error):
                 raise
-            span = max(1, span // 2)
+            size = max(1, size // 2)
             continue
-        found.extend(filter(None, map(_event_of, logs)))
+        yield Span(until, mark, list(filter(None, map(_event_of, logs))))
+        if until < last and time.monotonic() - said >= _SAY_SECONDS:
+            said = time.monotonic()
+            tell(f"reading events: at block {until:,} of {last:,}")
         first = until + 1
-    return found
+
+
+def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> int | None:
+    """The block that made a contract, by halving; None where the endpoint does not keep the past, or tells nonsense."""
+    while first < last:
+        middle = (first + last) // 2
+        try:
+            with outside(f"looking for the task at block {middle}"):
+                code = w3.eth.get_code(checksum(account), middle)
+        except LedgerError as error:
+            if not has_answered(error):
+                raise
+            return None
+        first, last = (first, middle) if code else (middle + 1, last)
+    return first
 
 
 def _event_of(log: LogReceipt | Mapping[str, Any]) -> ChainEvent | None:

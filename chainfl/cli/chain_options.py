@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from chainfl.errors import InputError
+from chainfl.report import narrate
 
 if TYPE_CHECKING:
     from web3 import Web3
@@ -132,7 +133,7 @@ def open_reader(connection: Connection, task: str, from_block: int) -> "TaskRead
     """A task to read."""
     from chainfl.chain.reader import TaskReader
 
-    return TaskReader(connection.w3, parse_address(task), connection.chain_id, from_block)
+    return TaskReader(connection.w3, parse_address(task), connection.chain_id, from_block, tell=narrate)
 
 
 def parse_address(text: str) -> "Address":

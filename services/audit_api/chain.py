@@ -11,7 +11,7 @@ from web3.types import FilterParams
 
 from chainfl.chain.abi import as_address, decode_log
 from chainfl.chain.reader import read_call, read_config
-from chainfl.chain.rpc import outside
+from chainfl.chain.rpc import has_answered, outside
 from chainfl.chain.send import checksum
 from chainfl.errors import LedgerError
 from chainfl.protocol.events import Event, TaskCreated
@@ -86,8 +86,8 @@ class ChainSource:
             try:
                 logs = self._logs(first, last, [self._factory, self._registry, *self._tasks])
                 break
-            except LedgerError:
-                if span == 1:
+            except LedgerError as error:
+                if span == 1 or not has_answered(error):
                     raise
                 span = max(1, span // 2)
         made = [self._create(log) for log in logs if self._is_wanted(log)]

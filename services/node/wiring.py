@@ -84,7 +84,14 @@ def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
     chain_id = check_chain(w3, settings.chain_id)
     task = as_address(settings.task)
     sender = Sender(w3, signer, chain_id, SendSettings(confirmations=settings.confirmations))
-    reader = TaskReader(w3, task, chain_id, settings.from_block, settings.confirmations)
+    reader = TaskReader(
+        w3,
+        task,
+        chain_id,
+        settings.from_block,
+        settings.confirmations,
+        tell=lambda text: _log.info("%s", text),
+    )
     return ChainLedger(w3, sender, reader, task)
 
 

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from chainfl.protocol.events import Tallied
 from chainfl.types import Phase, Rule
-from services.demo import losses_of
 from services.story import Story
 from tests.integration.chain import devchain, open_task
 from tests.protocol.scene import ETHER
@@ -26,14 +24,15 @@ def test_a_captured_committee_is_shown_as_such(tmp_path: Path, require: Callable
             lines = list[str]()
             story = Story(reader.created, {}, frozenset(committee[:hostile]), lines.append)
             for logged in reader.log:
-                if isinstance(logged.event, Tallied):
-                    assert set(losses_of(story.task)) == set(story.task.round.order)
-                    assert all(loss >= 0 for loss in losses_of(story.task).values())
                 story.take(logged.event, logged.block_number)
             return story, lines
 
         (one, minority), (two, majority) = told(1), told(2)
 
+        (facts,) = one.rounds
+        assert set(facts.losses) == set(facts.shares)
+        assert all(loss > 0 for loss in facts.losses.values())
+        assert len([line for line in minority if line.startswith("  losses     ")]) == 1
         assert (one.rounds[0].hostile_committee, two.rounds[0].hostile_committee) == (1, 2)
         assert not [line for line in minority if "captured" in line]
         (line,) = (line for line in majority if "captured" in line)
