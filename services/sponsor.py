@@ -9,17 +9,24 @@ from chainfl.errors import InputError
 from chainfl.ports import BlobStore
 from chainfl.protocol.config import (
     MAX_COMMITTEE,
+    MAX_FINDER_PART,
+    MAX_LIVENESS_SLASH,
+    MAX_NO_REVEAL_SLASH,
     MAX_SCORES,
     MAX_UPDATES,
+    MIN_BURN_PART,
     UNITS_PER_MIN_STAKE,
     Floors,
     check_config,
 )
 from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.sim.terms import default_terms
 from chainfl.types import WAD, TaskConfig
 
 ETHER = 10**18
+_FEES_OF_A_BUDGET = 1200
+"""Twelve calls a round are paid at most, so that all of them take a hundredth of its budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +54,40 @@ class Terms:
     seed: int = 0
     score_samples: int = 300
     scale: int = 20
+    max_samples: int | None = None
+    target: int | None = None
+    caller_fee: int | None = None
+    workers_part: int | None = None
+    committee_part: int | None = None
+    dev_cap: int | None = None
+    lie_slash: int | None = None
+    liveness_slash: int | None = None
+    no_reveal_slash: int | None = None
+    finder_part: int | None = None
+    burn_part: int | None = None
+
+
+_SHARED = {each.name for each in fields(Terms)} & {each.name for each in fields(TaskConfig)} - {"rule"}
+"""Terms that go into the config as they are; None leaves what is usual."""
 
 
 def config_of(
     terms: Terms, manifest: Manifest, manifest_digest: bytes, root: bytes, model_digest: bytes
 ) -> TaskConfig:
     """The task's config from a sponsor's terms; the contract checks its bounds."""
-    config = default_terms(terms.rule, manifest.layout.d, terms.committee_size, terms.min_updates)
+    usual = default_terms(terms.rule, manifest.layout.d, terms.committee_size, terms.min_updates)
+    usual = replace(usual, caller_fee=terms.escrow // terms.rounds // _FEES_OF_A_BUDGET)
+    decided = {name: value for name in _SHARED if (value := getattr(terms, name)) is not None}
     return replace(
-        config,
-        manifest=manifest_digest,
-        first_root=root,
-        first_model=model_digest,
-        scale=terms.scale,
-        max_updates=max(terms.max_updates, config.min_updates),
-        rounds=terms.rounds,
-        min_stake=terms.min_stake,
-        train_seconds=terms.train_seconds,
-        reveal_seconds=terms.reveal_seconds,
-        score_seconds=terms.score_seconds,
-        tally_seconds=terms.tally_seconds,
-        propose_seconds=terms.propose_seconds,
-        challenge_seconds=terms.challenge_seconds,
-        caller_fee=terms.escrow // terms.rounds // 1200,
+        usual,
+        **decided
+        | {
+            "manifest": manifest_digest,
+            "first_root": root,
+            "first_model": model_digest,
+            "min_updates": usual.min_updates,  # as many as the rule needs
+            "max_updates": max(terms.max_updates, usual.min_updates),
+        },
     )
 
 
@@ -123,6 +141,13 @@ def _in_a_sponsors_words(name: str, config: TaskConfig, escrow: int, phase_floor
         "into a transaction; give fewer",
         "minStake": f"--min-stake: give at least {UNITS_PER_MIN_STAKE} wei",
         "phaseSeconds": f"every phase must last at least {phase_floor} s at this factory: give longer --…-seconds",
+        "target": "--target: the loss is too high to be one",
+        "parts": "--workers-part and --committee-part: give no more than 1 together; the miner gets the rest",
+        "callerFee": f"--caller-fee: {PAID_CALLS} calls a round are paid, out of {budget / ETHER:g} ETH: give less",
+        "livenessSlash": f"--liveness-slash: give at most {MAX_LIVENESS_SLASH / WAD:g}",
+        "noRevealSlash": f"--no-reveal-slash: give at most {MAX_NO_REVEAL_SLASH / WAD:g}",
+        "finderPart": f"--finder-part: give at most {MAX_FINDER_PART / WAD:g}",
+        "burnPart": f"--burn-part: give at least {MIN_BURN_PART / WAD:g}, and no more than the finder leaves",
         "lieSlash": f"a round pays {budget / ETHER:g} ETH (--escrow over --rounds), so a lie could pay: give "
         f"--min-stake {least / ETHER:g} or more, less escrow, or more rounds",
     }

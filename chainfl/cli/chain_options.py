@@ -147,6 +147,27 @@ def parse_address(text: str) -> "Address":
     return as_address(text)
 
 
+class Exact(click.ParamType[int]):
+    """A decimal number such as 0.05, as an integer of 10^18ths; nothing is rounded."""
+
+    name = "decimal"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The integer that is meant."""
+        from decimal import Decimal, InvalidOperation
+
+        from chainfl.types import WAD
+
+        try:
+            scaled = Decimal(str(value)) * WAD
+            whole = int(scaled)
+        except (InvalidOperation, OverflowError, ValueError):
+            self.fail(f"{value!r} is not a number such as 0.05", param, ctx)
+        if whole < 0 or whole != scaled:
+            self.fail(f"{value!r} is not a positive number of at most 18 decimals", param, ctx)
+        return whole
+
+
 def parse_ether(text: str) -> int:
     """An amount of ether in wei: `1.5`, `1.5eth` or `100wei`.
 

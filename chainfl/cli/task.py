@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from chainfl.cli.chain_options import (
+    Exact,
     connect,
     key_options,
     open_reader,
@@ -58,6 +59,21 @@ def task() -> None:
 @click.option("--seed", type=int, help="Seed of the first model [0].")
 @click.option("--score-samples", type=int, help="Held-out samples a validator scores on [300].")
 @click.option("--scale", type=int, help="Fractional bits of a parameter [20].")
+@click.option("--max-samples", type=int, help="Most samples a worker may declare [1000000000].")
+@click.option("--target", type=Exact(), help="End the task once the committee's loss is this low [never].")
+@click.option("--workers-part", type=Exact(), help="Of a round's budget to the workers [0.6].")
+@click.option("--committee-part", type=Exact(), help="To the committee; the miner gets the rest [0.3].")
+@click.option(
+    "--caller-fee", "caller_fee_text", help="Ether to whoever moves a round on [a 1200th of its budget]."
+)
+@click.option("--dev-cap", type=Exact(), help="Farthest that a validator's score counts as off [1].")
+@click.option("--lie-slash", type=Exact(), help="Of the stake, for a proven lie [0.5].")
+@click.option("--liveness-slash", type=Exact(), help="Of the stake, for silence; at most 0.01 [0.01].")
+@click.option(
+    "--no-reveal-slash", type=Exact(), help="Of the stake, for what stays sealed; at most 0.05 [0.05]."
+)
+@click.option("--finder-part", type=Exact(), help="Of a lie's slash to who proves it; at most 0.3 [0.2].")
+@click.option("--burn-part", type=Exact(), help="Of a lie's slash that is burned; at least 0.5 [0.5].")
 @json_option
 def create(
     rpc_url: str,
@@ -68,6 +84,7 @@ def create(
     factory: str,
     escrow: str,
     min_stake_text: str | None,
+    caller_fee_text: str | None,
     as_json: bool,
     **changes: Any,
 ) -> int:
@@ -80,8 +97,8 @@ def create(
 
     connection = connect(rpc_url, chain_id)
     sender = open_sender(connection, keystore, password_file)
-    stake = parse_ether(min_stake_text) if min_stake_text else None
-    terms = with_changes(Terms(), changes | {"escrow": parse_ether(escrow), "min_stake": stake})
+    amounts = {"escrow": escrow, "min_stake": min_stake_text, "caller_fee": caller_fee_text}
+    terms = with_changes(Terms(), changes | {k: parse_ether(v) for k, v in amounts.items() if v})
     at = parse_address(factory)
     (floor,) = read_call(connection.w3, "TaskFactory", at, "phaseFloor")
     config = prepare_task(open_store(store), terms)
@@ -194,14 +211,21 @@ def abandon(
     connection = connect(rpc_url, chain_id)
     sender, at = open_sender(connection, keystore, password_file), parse_address(task)
     reader = open_reader(connection, task, from_block)
-    if reader.refresh().round.phase is not Phase.ENDED:
+    now = reader.refresh()
+    if now.round.phase is not Phase.ENDED and not now.ending:
         sender.send(at, functions("TrainingTask")["abandon"].call_data())
     now, refunded = reader.refresh(), 0
     if now.round.phase is Phase.ENDED and now.escrow:
         refunded = now.escrow
         sender.send(at, functions("TrainingTask")["refund"].call_data())
     metrics = {"task": task, "phase": now.round.phase.name.title(), "refunded_wei": str(refunded)}
-    return finish(report("task-abandon", metrics), as_json, _show_pairs)
+    return finish(report("task-abandon", metrics), as_json, _show_abandoned)
+
+
+def _show_abandoned(answer: Report) -> None:
+    _show_pairs(answer)
+    if answer.metrics["phase"] != "Ended":
+        click.echo("the task ends with its current round; run this again then to take back the escrow")
 
 
 def _show_pairs(answer: Report) -> None:
