@@ -10,7 +10,7 @@ from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Attestation, BlockNode, Member, Update
 from chainfl.codec.vector import Vector, decode
-from chainfl.errors import ProtocolError, StoreError, VerificationError
+from chainfl.errors import BlobNotFoundError, ProtocolError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Floats
 from chainfl.protocol.combine import combine, combine_ranks, pairwise_squared_distances
 from chainfl.protocol.shares import equal, head_share, krum
@@ -55,15 +55,23 @@ def head_model(store: BlobStore, task: Task, get: Fetch = fetch) -> Vector:
     return get(store, task, head_model_cid(store, task), task.head_root)
 
 
-def revealed_updates(store: BlobStore, task: Task) -> Iterator[Vector | None]:
-    """The revealed updates in index order; None where the bytes are not to be had or not what was promised."""
+def revealed_updates(store: BlobStore, task: Task, *, is_patient: bool) -> Iterator[Vector | None]:
+    """The revealed updates in index order; None where the bytes are not to be had or not what was promised.
+
+    Raises:
+        StoreError: the store itself fails, for which no worker is to blame; only where there is time to try again.
+    """
     for id_ in task.round.order:
         update = task.round.updates[id_]
         assert update.root is not None
         assert update.cid is not None
         try:
             yield fetch(store, task, Cid.dag_cbor(update.cid), update.root)
-        except (StoreError, VerificationError):
+        except (BlobNotFoundError, VerificationError):
+            yield None
+        except StoreError:
+            if is_patient:
+                raise
             yield None
 
 

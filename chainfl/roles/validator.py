@@ -1,6 +1,6 @@
 """The validator: score every update, commit, reveal; then attest what it can redo (docs/protocol.md 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from chainfl.codec.commitments import commitment, validator_payload
 from chainfl.codec.scores import (
@@ -11,9 +11,11 @@ from chainfl.codec.scores import (
     loss_score,
     unavailable,
 )
+from chainfl.codec.vector import Vector
 from chainfl.errors import ProtocolError, StoreError, VerificationError
 from chainfl.ports import Floats, SealedScores
 from chainfl.protocol.combine import squared_distances
+from chainfl.protocol.config import phase_seconds
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
@@ -22,6 +24,8 @@ from chainfl.roles.participant import Participant
 from chainfl.types import Digest, Phase, Rule
 
 _SCORED_AT_ONCE = 32
+_SECONDS_TO_TRY_AGAIN = 15
+"""A little more than the longest pause of a node between two tries."""
 
 
 def commit_scores(me: Participant) -> None:
@@ -50,7 +54,11 @@ def reveal_scores(me: Participant) -> None:
 
 
 def vote(me: Participant) -> None:
-    """Attest the proposal when redoing it gives the same model and record, else object."""
+    """Attest the proposal when redoing it gives the same model and record, else object.
+
+    Raises:
+        StoreError: what redoing takes cannot be had yet. The window runs its full length: waiting costs nothing.
+    """
     task = me.ledger.task()
     proposal = task.round.proposal
     if proposal is None:
@@ -58,7 +66,11 @@ def vote(me: Participant) -> None:
     try:
         check_proposal(me.store, task)
         attests = True
-    except (VerificationError, StoreError):
+    except VerificationError:
+        attests = False
+    except StoreError:
+        if has_time(me, task):
+            raise
         attests = False
     me.ledger.vote(
         task.round.number,
@@ -68,6 +80,12 @@ def vote(me: Participant) -> None:
         proposal.shares_digest,
         attests,
     )
+
+
+def has_time(me: Participant, task: Task) -> bool:
+    """Whether what failed may be tried again before the phase ends: silence costs stake, an opinion never does."""
+    left = task.round.deadline - me.ledger.now()
+    return left > max(phase_seconds(task.config, task.round.phase) // 2, _SECONDS_TO_TRY_AGAIN)
 
 
 def seal_scores(me: Participant, task: Task, judged: Scores) -> SealedScores:
@@ -99,13 +117,13 @@ def judge(me: Participant, task: Task) -> Scores:
         return _judge_by_loss(me, task)
     head = _scored(me, task, [floats(head_model(me.store, task), task)])[0]
     if kind is ScoreKind.VOUCH:
-        return Scores(head, tuple(int(update is not None) for update in revealed_updates(me.store, task)))
+        return Scores(head, tuple(int(update is not None) for update in _updates(me, task)))
     own = me.journal.update(task.round.number)
     if own is None:
         raise ProtocolError(f"round {task.round.number}: the journal holds no update to measure from")
     entries = (
         unavailable(kind) if update is None else squared_distances(own.update, [update])[0]
-        for update in revealed_updates(me.store, task)
+        for update in _updates(me, task)
     )
     return Scores(head, tuple(entries))
 
@@ -114,7 +132,7 @@ def _judge_by_loss(me: Participant, task: Task) -> Scores:
     """Head and updates are scored a few at a time, so that memory stays bounded; the missing ones are noted."""
     scores, batch = list[int](), [floats(head_model(me.store, task), task)]
     missing: set[int] = set()
-    for index, update in enumerate(revealed_updates(me.store, task)):
+    for index, update in enumerate(_updates(me, task)):
         if update is None:
             missing.add(index)
         else:
@@ -126,6 +144,10 @@ def _judge_by_loss(me: Participant, task: Task) -> Scores:
     head, rest = scores[0], iter(scores[1:])
     absent = unavailable(ScoreKind.LOSS)
     return Scores(head, tuple(absent if i in missing else next(rest) for i in range(len(task.round.order))))
+
+
+def _updates(me: Participant, task: Task) -> Iterator[Vector | None]:
+    return revealed_updates(me.store, task, is_patient=has_time(me, task))
 
 
 def _scored(me: Participant, task: Task, models: Sequence[Floats]) -> list[int]:

@@ -3,54 +3,112 @@
 import logging
 import secrets
 import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from chainfl.audit.challenge import Lie, find_lie, note_lie
-from chainfl.errors import ChainflError, StoreError, VerificationError
+from chainfl.errors import ChainflError, ProtocolError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
-from chainfl.protocol.state import Task
-from chainfl.types import Phase
+from chainfl.protocol.errors import AlreadyNotedError
+from chainfl.protocol.state import Proposal, Task
+from chainfl.types import Digest, Phase
 
+_LONGEST_PAUSE = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Watcher:
-    """Looks at each proposal once. Anyone can be one; it needs no stake and no data."""
+@dataclass(slots=True)
+class _Case:
+    """A proposal under suspicion: what was found so far, and when to look again."""
 
-    def __init__(self, ledger: Ledger, store: BlobStore) -> None:
-        """Nothing has been looked at yet."""
-        self._ledger, self._store = ledger, store
-        self._looked: tuple[int, int] | None = None
+    proposal: tuple[int, int, Proposal]
+    pause: float
+    lie: Lie | None = None
+    salt: Digest = field(default_factory=lambda: secrets.token_bytes(32))
+    is_closed: bool = False
+    look_at: float = 0.0
+    _said: str = ""
+
+    def postpone(self, why: ChainflError | None = None) -> None:
+        """Look again after a pause that grows; says why, once."""
+        if why is not None and str(why) != self._said:
+            self._said = str(why)
+            _log.warning("round %d.%d: cannot be redone yet: %s", *self.proposal[:2], why)
+        self.look_at, self.pause = time.monotonic() + self.pause, min(2 * self.pause, _LONGEST_PAUSE)
+
+
+class Watcher:
+    """Redoes each proposal. Anyone can be one; it needs no stake and no data.
+
+    What cannot be had or sent now is tried again for as long as the proposal can be challenged: bytes may come late,
+    and that may be on purpose.
+    """
+
+    def __init__(self, ledger: Ledger, store: BlobStore, first_pause: float = 1.0) -> None:
+        """Nothing has been looked at yet. `first_pause` is how long to wait before a second look, in seconds."""
+        self._ledger, self._store, self._first_pause = ledger, store, first_pause
+        self._case: _Case | None = None
 
     def look(self, task: Task) -> bool:
-        """Check the standing proposal if it is new; prove it wrong if it is. True when something was sent."""
-        place = (task.round.number, task.round.attempt)
-        if task.round.phase is not Phase.CHALLENGE or self._looked == place:
+        """Check the standing proposal, and prove it wrong if it is. True when something was sent.
+
+        Raises:
+            LedgerError: the proof could not be sent; look again.
+            ProtocolError: the contract does not take it, mostly because somebody else was faster.
+        """
+        case = self._standing(task)
+        if case is None or case.is_closed or time.monotonic() < case.look_at:
             return False
-        account = task.accounts.get(self._ledger.me)
-        if account is not None and task.round.votes.get(account.id):
-            return False  # who attests has redone it
         try:
-            lie = find_lie(self._store, task)
+            if case.lie is None and not self._finds_lie(task, case):
+                return False
+            self._convict(task, case)
         except (StoreError, VerificationError) as error:
-            _log.warning("round %d.%d: cannot be redone: %s", *place, error)
-            self._looked = place
+            case.postpone(error)
+            case.is_closed = self._has_duties(task)  # a store that hangs must not make it late for them
             return False
-        self._looked = place
-        if lie is None:
-            _log.debug("round %d.%d: the proposal is right", *place)
-            return False
-        self._convict(task, lie)
+        except ProtocolError:
+            case.is_closed = True
+            raise
+        case.postpone()  # if the proposal stands again after that, a reorg has undone the proof
         return True
 
-    def _convict(self, task: Task, lie: Lie) -> None:
-        """Note the finding, then show it a block later."""
+    def _standing(self, task: Task) -> _Case | None:
+        """The case of the standing proposal; none where there is none, or it is our own or attested by us."""
+        round_, account = task.round, task.accounts.get(self._ledger.me)
+        if round_.phase is not Phase.CHALLENGE or round_.proposal is None:
+            return None
+        if account is not None and (round_.proposer == account.id or round_.votes.get(account.id)):
+            return None  # who proposes or attests has redone it
+        proposal = (round_.number, round_.attempt, round_.proposal)
+        if self._case is None or self._case.proposal != proposal:
+            self._case = _Case(proposal, self._first_pause)
+        return self._case
+
+    def _has_duties(self, task: Task) -> bool:
+        account = task.accounts.get(self._ledger.me)
+        return account is not None and account.id in (*task.round.committee, *task.round.turns)
+
+    def _finds_lie(self, task: Task, case: _Case) -> bool:
+        case.lie = lie = find_lie(self._store, task)
+        if lie is None:
+            _log.debug("round %d.%d: the proposal is right", *case.proposal[:2])
+            case.is_closed = True
+            return False
         _log.warning(
             "round %d.%d: parameter %d is %d, redoing gives %d",
             lie.round, lie.attempt, lie.position, lie.found, lie.expected,
         )  # fmt: skip
-        salt = secrets.token_bytes(32)
-        note_lie(self._ledger, task, lie, salt)
-        self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, salt)
+        return True
+
+    def _convict(self, task: Task, case: _Case) -> None:
+        """Note the finding, then show it a block later."""
+        lie = case.lie
+        assert lie is not None
+        with suppress(AlreadyNotedError):  # an earlier try got as far as that
+            note_lie(self._ledger, task, lie, case.salt)
+        self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, case.salt)
         _log.warning("round %d.%d: convicted", lie.round, lie.attempt)
 
 

@@ -1,14 +1,20 @@
-"""A validator opens what stands on the ledger, whatever else it has sealed."""
+"""A validator opens what stands on the ledger, and blames nobody for a store of its own that fails."""
 
 from dataclasses import replace
 
 import pytest
 
-from chainfl.errors import ProtocolError
-from chainfl.roles.validator import commit_scores, reveal_scores
+from chainfl.codec.cid import Cid
+from chainfl.errors import BlobNotFoundError, ProtocolError, StoreError, StoreTimeoutError
+from chainfl.protocol.tally import decoded_scores
+from chainfl.protocol.views import voters
+from chainfl.roles.participant import Participant
+from chainfl.roles.validator import commit_scores, reveal_scores, vote
+from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, scoring, training
-from chainfl.types import Phase, Rule
+from chainfl.types import Id, Phase, Rule
 from tests.sim.network import network
+from tests.store.flaky import Flaky
 
 
 def in_score() -> Network:
@@ -51,3 +57,69 @@ def test_without_a_commitment_there_is_nothing_to_open() -> None:
 
     with pytest.raises(ProtocolError, match="the journal holds no scores to reveal"):
         reveal_scores(me)
+
+
+def flaky(net: Network, me: Participant, missing: Cid, failure: StoreError) -> Participant:
+    """The participant with such a store of its own, which has the same blobs."""
+    assert isinstance(net.store, MemoryStore)
+    return replace(me, store=Flaky(net.store, missing, failure))
+
+
+def first_update(net: Network) -> Cid:
+    cid = net.task.round.updates[net.task.round.order[0]].cid
+    assert cid is not None
+    return Cid.dag_cbor(cid)
+
+
+def late(net: Network, left: int) -> None:
+    """Let the phase run until so many seconds are left."""
+    net.chain.now = net.task.round.deadline - left
+
+
+def test_an_update_that_cannot_be_found_is_voted_out_at_once() -> None:
+    net = in_score()
+    me = net.participants[net.task.by_id(scoring(net.task)[0]).address]
+
+    commit_scores(flaky(net, me, first_update(net), BlobNotFoundError("not here")))
+
+    (sealed,) = me.journal.scores(1)
+    assert decoded_scores(net.task, sealed.scores)[1:].count(None) == 1
+
+
+def test_a_store_that_fails_is_asked_again_while_there_is_time() -> None:
+    net = in_score()
+    me = net.participants[net.task.by_id(scoring(net.task)[0]).address]
+    away = flaky(net, me, first_update(net), StoreTimeoutError("the daemon hangs"))
+
+    with pytest.raises(StoreTimeoutError):
+        commit_scores(away)
+    assert me.journal.scores(1) == ()
+    late(net, 20)
+    commit_scores(away)
+
+    (sealed,) = me.journal.scores(1)
+    assert decoded_scores(net.task, sealed.scores)[1] is None
+
+
+def test_a_proposal_that_cannot_be_had_is_objected_to_only_when_time_runs_out() -> None:
+    net = in_score()
+    net.play(Phase.SCORE, net.commit_scores, scoring(net.task))
+    net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+    net.propose([net.task.round.proposer])
+    proposal = net.task.round.proposal
+    assert proposal is not None
+    patient, punctual = voters(net.task.round, net.task.round.proposer)[:2]
+    block = Cid.dag_cbor(proposal.block)
+
+    def act(id_: Id, *, has_it: bool) -> None:
+        me = net.participants[net.task.by_id(id_).address]
+        vote(me if has_it else flaky(net, me, block, BlobNotFoundError("not here yet")))
+
+    for id_ in (patient, punctual):
+        with pytest.raises(BlobNotFoundError):
+            act(id_, has_it=False)
+    act(patient, has_it=True)
+    late(net, 20)
+    act(punctual, has_it=False)
+
+    assert net.task.round.votes == {patient: True, punctual: False}
