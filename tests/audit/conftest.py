@@ -14,3 +14,11 @@ def played(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Pa
     require("anvil")
     with history(tmp_path_factory.mktemp("history")) as built:
         yield built
+
+
+@pytest.fixture
+def standing(played: History) -> Iterator[History]:
+    """The history with its standing lie, whatever a test does to it."""
+    snapshot = played.chain.rpc("evm_snapshot", [])
+    yield played
+    played.chain.rpc("evm_revert", [snapshot])

@@ -1,7 +1,7 @@
 """`chainfl audit verify --challenge`: what proving a lie would do, and doing it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,6 @@ from tests.protocol.scene import ETHER
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "schemas" / "audit-verify.json").read_text()
 )
-
-
-@pytest.fixture
-def standing(played: History) -> Iterator[History]:
-    """The history with its standing lie, whatever a test does to it."""
-    snapshot = played.chain.rpc("evm_snapshot", [])
-    yield played
-    played.chain.rpc("evm_revert", [snapshot])
 
 
 def ask(played: History, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
