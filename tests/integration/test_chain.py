@@ -1,6 +1,6 @@
 """Rounds on a real anvil with the real contracts, read back through events and redone by the audit."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,18 +18,10 @@ from chainfl.protocol.events import ScoresRevealed, Silent
 from chainfl.protocol.views import earnings
 from chainfl.types import Outcome, Phase, Rule
 from services.auditing import audit, played_rounds
-from tests.integration.chain import Devchain, devchain, open_task
+from tests.integration.chain import Devchain, open_task
 from tests.protocol.scene import ETHER
 
 Require = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, require: Require) -> Iterator[Devchain]:
-    """One anvil for all tests of this file."""
-    require("anvil")
-    with devchain(tmp_path_factory.mktemp("chain")) as built:
-        yield built
 
 
 OFTEN = (Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB, Rule.MULTI_KRUM)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,7 +34,7 @@ from services.node.settings import load_settings
 from services.node.status import Status
 from services.node.wiring import READY, build_node, meet, open_key
 from services.sponsor import Terms, prepare_task
-from tests.integration.chain import Devchain, devchain
+from tests.integration.chain import Devchain
 from tests.integration.test_crashes import Swarm, open_swarm
 from tests.processes import await_that
 from tests.protocol.scene import ETHER
@@ -45,14 +45,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PASSWORD = "correct horse"
 LARGEST = 1 << 20
 """Bytes of a model's chunk."""
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, require: Require) -> Iterator[Devchain]:
-    """One anvil for all tests of this file."""
-    require("anvil")
-    with devchain(tmp_path_factory.mktemp("chain")) as built:
-        yield built
 
 
 class Waiting:

@@ -2,8 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -12,15 +11,8 @@ from chainfl.roles.turn import Duty
 from chainfl.types import Rule
 from services.node.serve import serve
 from services.node.wiring import Node
-from tests.integration.chain import ChainTask, Devchain, devchain, open_task
+from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.processes import await_that
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Path]) -> Iterator[Devchain]:
-    require("anvil")
-    with devchain(tmp_path_factory.mktemp("chain")) as found:
-        yield found
 
 
 def stopped_when(task: ChainTask, number: int, condition: Callable[[], bool]) -> None:

@@ -1,7 +1,6 @@
 """What a sponsor does by command: create a task on terms of its own, look at it, end it, take back what is left."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,8 @@ from chainfl.chain.send import checksum
 from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
 from chainfl.types import WAD, Phase, Rule, Statistic
-from tests.integration.chain import Devchain, devchain, open_task
+from tests.integration.chain import Devchain, open_task
 from tests.protocol.scene import ETHER
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Path]) -> Iterator[Devchain]:
-    require("anvil")
-    with devchain(tmp_path_factory.mktemp("chain")) as found:
-        yield found
 
 
 @dataclass(slots=True)

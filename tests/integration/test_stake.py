@@ -1,7 +1,6 @@
 """What an account does with its stake and its pay, by command: put in, look, claim, take out."""
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,12 @@ from chainfl.roles.participant import Participant
 from chainfl.sim.memory import MemoryJournal
 from chainfl.types import Rule
 from services.devnet import CHAIN_ID, fund
-from tests.integration.chain import ChainTask, Devchain, devchain, open_task
+from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.protocol.scene import ETHER
 from tests.sim.network import Quadratic
 
 FEW = 6
 """One fewer than a draw needs, so that it waits for the guest."""
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Path]) -> Iterator[Devchain]:
-    require("anvil")
-    with devchain(tmp_path_factory.mktemp("chain")) as found:
-        yield found
 
 
 @dataclass(slots=True)
