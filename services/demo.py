@@ -16,14 +16,14 @@ from web3 import Web3
 from chainfl.audit.verify import Verdict
 from chainfl.blobs import get_record
 from chainfl.chain.abi import as_address
-from chainfl.chain.contracts import bonded_stake
+from chainfl.chain.contracts import bonded_stake, free_stake
 from chainfl.chain.keys import address_of
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.errors import LedgerError
-from chainfl.protocol.events import RoundEnded
+from chainfl.protocol.events import LieProven, RoundEnded
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import earnings
 from chainfl.redo import floats, head_model
@@ -151,6 +151,9 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, tell: Tell)
         reader.refresh()
         for logged in reader.log[told:]:
             story.take(logged.event, logged.block_number)
+            if isinstance(logged.event, LieProven):
+                finder, gas = story.name_of(logged.event.finder), gas_of(w3, [logged.transaction])
+                tell(f"  proof      by {finder}, in one transaction of {gas:,} gas")
             if isinstance(logged.event, RoundEnded):
                 tell(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
         told = len(reader.log)
@@ -169,8 +172,10 @@ def _sum_up(
     result.gas = gas_by_round(w3, reader)
     for account, name in names.items():
         address = as_address(account.hex())
-        result.earned[name] = earnings(task, address)
-        result.stake[name] = bonded_stake(w3, as_address(net.registry), task.address, address)
+        registry = as_address(net.registry)
+        # Nobody takes stake out here: what is free is a finder's part.
+        result.earned[name] = earnings(task, address) + free_stake(w3, registry, address)
+        result.stake[name] = bonded_stake(w3, registry, task.address, address)
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
     tell(f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on")
     tell("audit: every round redone from the chain and the blobs alone")
@@ -221,6 +226,10 @@ def gas_of_round(w3: Web3, reader: TaskReader, number: int) -> int:
         named = getattr(logged.event, "round", None)
         if named is not None:
             rounds.setdefault(logged.transaction, named)
-    own = [HexBytes(transaction) for transaction, named in rounds.items() if named == number]
+    return gas_of(w3, [transaction for transaction, named in rounds.items() if named == number])
+
+
+def gas_of(w3: Web3, transactions: Sequence[bytes]) -> int:
+    """The gas that these transactions used."""
     with outside("reading receipts"):
-        return sum(int(w3.eth.get_transaction_receipt(transaction)["gasUsed"]) for transaction in own)
+        return sum(int(w3.eth.get_transaction_receipt(HexBytes(one))["gasUsed"]) for one in transactions)

@@ -10,7 +10,7 @@ from chainfl.protocol.replay import fold
 from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.protocol.tally import decoded_scores, score_kind
 from chainfl.protocol.views import revealed_vectors
-from chainfl.types import TOTAL, WAD, Id, Outcome, Phase, Slash
+from chainfl.types import TOTAL, WAD, Address, Id, Outcome, Phase, Slash
 
 Tell = Callable[[str], None]
 ETHER = 10**18
@@ -30,6 +30,7 @@ class RoundFacts:
     hostile_committee: int = 0
     committee: list[str] = field(default_factory=list)
     miner: str = ""
+    finders: list[str] = field(default_factory=list)
     convicted: list[str] = field(default_factory=list)
     paid: dict[str, int] = field(default_factory=dict)
     model_root: str = ""
@@ -75,7 +76,10 @@ class Story:
             self._tell_tally(event)
 
     def _name(self, id_: Id) -> str:
-        account = self.task.by_id(id_).address
+        return self.name_of(self.task.by_id(id_).address)
+
+    def name_of(self, account: Address) -> str:
+        """What people call an account; hostile ones are marked."""
         name = self._names.get(account, "0x" + account.hex()[:8])
         return f"{name}*" if account in self._hostile else name
 
@@ -100,6 +104,7 @@ class Story:
             self._tell(
                 f"  LIE        parameter {event.position} is {event.found}, re-executed on chain it is {event.expected}"
             )
+            self.rounds[-1].finders.append(self.name_of(event.finder))
         elif isinstance(event, events.Convicted):
             self._tell(f"  convicted  {self._name(event.id)} loses {event.slashed / ETHER:.3f} ETH of stake")
             self.rounds[-1].convicted.append(self._name(event.id))
