@@ -10,7 +10,7 @@ from chainfl.cli.chain_options import (
     connect,
     key_options,
     open_reader,
-    open_sender,
+    open_signer,
     parse_address,
     rpc_options,
     store_option,
@@ -41,17 +41,25 @@ def watch(
 ) -> int:
     """Follow a task, redo each proposal as it appears, note and prove lies; no stake and no data are needed."""
     from chainfl.chain.ledger import ChainLedger
+    from chainfl.chain.send import Sender
     from chainfl.store.address import open_store
     from services.logs import set_up_logs
+    from services.node.serve import persist
+    from services.node.status import Status
     from services.node.watch import Watcher, watch_task
 
     set_up_logs(as_json=json_logs)
-    connection = connect(rpc_url, chain_id)
-    reader = open_reader(connection, task, from_block)
-    sender = open_sender(connection, keystore, password_file)
-    ledger = ChainLedger(connection.w3, sender, reader, parse_address(task))
+    signer, address, blobs = open_signer(keystore, password_file), parse_address(task), open_store(store)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    watch_task(Watcher(ledger, open_store(store)), ledger, stop, poll_seconds)
+
+    def meet() -> ChainLedger:
+        connection = connect(rpc_url, chain_id)
+        sender = Sender(connection.w3, signer, connection.chain_id)
+        return ChainLedger(connection.w3, sender, open_reader(connection, task, from_block), address)
+
+    ledger = persist(meet, stop, Status())
+    if ledger is not None:
+        watch_task(Watcher(ledger, blobs), ledger, stop, poll_seconds)
     return 0

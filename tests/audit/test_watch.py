@@ -8,25 +8,47 @@ from pathlib import Path
 from chainfl.chain.contracts import free_stake
 from chainfl.chain.keys import address_of
 from chainfl.protocol.events import LieProven
+from services.devnet import free_port
 from tests.audit.scene import LIE_AT, History
 from tests.processes import await_that
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_standing_lie_is_proven_and_the_watcher_goes_on_until_it_is_told_to_stop(standing: History) -> None:
-    keystore, password = standing.keystore("watcher")
-    arguments = [sys.executable, "-m", "chainfl", "watch", "--poll-seconds", "0.1"]
-    arguments += ["--rpc-url", standing.chain.url, "--task", standing.address, "--store", standing.store]
+def start(played: History, log: Path, url: str) -> tuple[subprocess.Popen[bytes], Path]:
+    """A watcher of the task at this endpoint, and its key."""
+    keystore, password = played.keystore(f"watcher-{log.stem}")
+    arguments = [sys.executable, "-m", "chainfl", "watch", "--poll-seconds", "0.1", "--rpc-url", url]
+    arguments += ["--task", played.address, "--store", played.store]
     arguments += ["--keystore", str(keystore), "--password-file", str(password)]
-    reader, said = standing.task.reader(), standing.home / "watcher.log"
+    with log.open("wb") as out:
+        return subprocess.Popen(arguments, cwd=ROOT, stdout=out, stderr=out), keystore
+
+
+def test_a_watcher_waits_for_an_endpoint_that_is_away(standing: History, tmp_path: Path) -> None:
+    said = tmp_path / "away.log"
+    process, _ = start(standing, said, f"http://127.0.0.1:{free_port()}")
+    try:
+        await_that(lambda: "looking again until told to stop" in said.read_text(), 60, "a word on it")
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(30)
+
+    assert code == 0
+    assert "Traceback" not in said.read_text()
+
+
+def test_a_standing_lie_is_proven_and_the_watcher_goes_on_until_it_is_told_to_stop(
+    standing: History, tmp_path: Path
+) -> None:
+    reader, said = standing.task.reader(), tmp_path / "lie.log"
 
     def proven() -> list[LieProven]:
         reader.refresh()
         return [logged.event for logged in reader.log if isinstance(logged.event, LieProven)]
 
-    with said.open("wb") as log:
-        process = subprocess.Popen(arguments, cwd=ROOT, stdout=log, stderr=log)
+    process, keystore = start(standing, said, standing.chain.url)
     try:
         await_that(lambda: bool(proven()) or process.poll() is not None, 90, "a proof")
         assert process.poll() is None, said.read_text()
