@@ -21,7 +21,7 @@ from chainfl.chain.send import checksum
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
-from chainfl.protocol.events import Convicted, RoundEnded, Silent
+from chainfl.protocol.events import Convicted, RoundEnded, Silent, Tallied, UpdateRevealed, Voted
 from chainfl.protocol.state import Round
 from chainfl.protocol.views import voters
 from chainfl.roles.turn import Duty
@@ -241,6 +241,28 @@ def test_a_store_that_is_away_for_a_while_costs_nobody_anything(
             swarm.stop()
 
         assert_nothing_was_lost(chain, reader, 1)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("phase", [Phase.SCORE, Phase.CHALLENGE])
+def test_a_store_that_is_away_longer_than_any_call_waits_turns_no_opinion_around(
+    phase: Phase, tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain, ipfs_node(require("ipfs"), tmp_path / "ipfs") as node:
+        swarm, reader = open_swarm(chain, tmp_path, 1, lambda _: [], node.address)
+        try:
+            until(chain, swarm, reader, phase)
+            stall(node.pid, 2 * PAUSE)
+            run_out(chain, swarm, reader, 180)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 1)
+        log = [logged.event for logged in reader.log]
+        (tallied,) = (event for event in log if isinstance(event, Tallied))
+        assert tallied.included.bit_count() == len([one for one in log if isinstance(one, UpdateRevealed)])
+        assert [event.attests for event in log if isinstance(event, Voted)] == [True] * 3
 
 
 @pytest.mark.slow
