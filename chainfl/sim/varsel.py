@@ -16,7 +16,8 @@ from chainfl.errors import InputError
 Doubles: TypeAlias = NDArray[np.float64]
 
 _STEPS: Final = 100
-_GAP: Final = 1e-15
+_GAP: Final = 1e-14
+"""How far from the minimum to stop, as a part of it."""
 _STEP_LENGTH: Final = 0.995
 
 
@@ -133,7 +134,7 @@ def _solve(hessian: Doubles, row: Doubles, bounds: Doubles, z: Doubles) -> Doubl
     slack, price, level = bounds @ z, np.ones(len(bounds)), 0.0
     for _ in range(_STEPS):
         gap = float(slack @ price) / len(slack)
-        if gap < _GAP:
+        if gap < _GAP * float(z @ hessian @ z):
             break
         toward = _direction(hessian, row, bounds, z, slack, price, level, slack * price)
         length = _longest(slack, toward[1], price, toward[2])

@@ -1,6 +1,7 @@
 """Whatever is asked, no answer is a defect of the server, and every answer is what the OpenAPI document promises."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,11 +32,10 @@ KNOWN = {"task": "1", "round": 3, "leaf": 1, "account": SOMEBODY}
 QUICK, DEEP = 60, 2_000
 
 
-@pytest.fixture(scope="module")
-def schema(made: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[schemathesis.BaseSchema]:
-    app = create_app(
-        made.source, made.net.store, ApiSettings(index=tmp_path_factory.mktemp("schema") / "index.sqlite")
-    )
+@pytest.fixture
+def schema(made: Scene, tmp_path: Path) -> Iterator[schemathesis.BaseSchema]:
+    """An app for one test: when the last question is answered, it shuts down."""
+    app = create_app(made.source, made.net.store, ApiSettings(index=tmp_path / "index.sqlite"))
     app.state.services.follower.step()
     yield schemathesis.openapi.from_asgi("/openapi.json", app)
     app.state.services.auditor.workshop.close()
