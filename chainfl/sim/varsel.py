@@ -163,13 +163,19 @@ def _direction(
     """Newton's step towards the conditions of a minimum, with slack * price brought to what is asked for."""
     dual = hessian @ z - level * row - bounds.T @ price
     apart = bounds @ z - slack
-    inner = hessian + bounds.T @ ((price / slack)[:, None] * bounds)
-    system = np.block([[inner, -row[:, None]], [row[None, :], np.zeros((1, 1))]])
-    right = np.concatenate([-dual - bounds.T @ ((products + price * apart) / slack), [1 - row @ z]])
-    solved = np.linalg.lstsq(system, right, rcond=None)[0]
-    step_z, step_level = solved[:-1], float(solved[-1])
-    step_slack = bounds @ step_z + apart
-    return step_z, step_slack, -(products + price * step_slack) / slack, step_level
+    # Prices in units of their own and slacks stand side by side: none is divided by what goes to zero beside it.
+    size, most = len(z), len(slack)
+    system = np.zeros((size + 1 + most, size + 1 + most))
+    system[:size, :size], system[:size, size], system[:size, size + 1 :] = hessian, -row, -bounds.T * price
+    system[size, :size] = row
+    system[size + 1 :, :size], system[size + 1 :, size + 1 :] = bounds, np.diag(slack)
+    right = np.concatenate([-dual, [1 - row @ z], -products / price - apart])
+    try:
+        solved = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
+        solved = np.linalg.lstsq(system, right, rcond=None)[0]
+    step_z = solved[:size]
+    return step_z, bounds @ step_z + apart, price * solved[size + 1 :], float(solved[size])
 
 
 def _longest(slack: Doubles, step_slack: Doubles, price: Doubles, step_price: Doubles) -> float:
