@@ -1,11 +1,29 @@
-"""What tests do to processes they started."""
+"""What tests do with processes they start."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def chainfl(*arguments: str, folder: Path = ROOT, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
+    """A command as a process of its own; its one JSON object."""
+    done = subprocess.run(
+        [sys.executable, "-m", "chainfl", *arguments, "--json"],
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode in codes, done.stderr[-4000:]
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 @contextmanager

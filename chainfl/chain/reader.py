@@ -134,24 +134,25 @@ class TaskReader:
         """The factory's word on how the task was made: its escrow is not kept anywhere else."""
         (registry,) = read_call(self._w3, "TrainingTask", self._address, "registry")
         (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
-        with outside("reading the chain's head"):
-            newest = self._w3.eth.block_number
-        born = None
-        if newest - self._from_block >= _SPAN:
-            born = first_block_with_code(self._w3, self._address, self._from_block, newest)
-        for first, last in ([] if born is None else [(born, born)]) + [(self._from_block, newest)]:
-            for span in read_spans(self._w3, first, last, as_address(factory), self._tell):
-                for logged in span.events:
-                    event = logged.event
-                    if isinstance(event, TaskCreated) and (event.task_id, event.task) == (
-                        task_id,
-                        self._address,
-                    ):
-                        self._next_block = self._from_block = logged.block_number
-                        return event
+        wanted = (task_id, self._address)
+        for logged in self._emitted_by(as_address(factory)):
+            event = logged.event
+            if isinstance(event, TaskCreated) and (event.task_id, event.task) == wanted:
+                self._next_block = self._from_block = logged.block_number
+                return event
         raise LedgerError(
             f"the task was created before block {self._from_block}: give an earlier --from-block"
         )
+
+    def _emitted_by(self, factory: Address) -> Iterator[ChainEvent]:
+        """What the factory emitted; on a long chain first in the block that made the task, if that can be found."""
+        with outside("reading the chain's head"):
+            newest = self._w3.eth.block_number
+        if newest - self._from_block >= _SPAN:
+            born = first_block_with_code(self._w3, self._address, self._from_block, newest)
+            if born is not None:
+                yield from chain_events(self._w3, born, born, factory)
+        yield from chain_events(self._w3, self._from_block, newest, factory, self._tell)
 
     def _drop_reorged(self) -> None:
         """Go back to the newest block up to which was read and that still stands; fold what it holds anew."""
@@ -216,6 +217,14 @@ def read_spans(
             said = time.monotonic()
             tell(f"reading events: at block {until:,} of {last:,}")
         first = until + 1
+
+
+def chain_events(
+    w3: Web3, first: int, last: int, emitter: Address, tell: Tell = lambda _: None
+) -> Iterator[ChainEvent]:
+    """What a contract emitted in these blocks, one by one."""
+    for span in read_spans(w3, first, last, emitter, tell):
+        yield from span.events
 
 
 def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> int | None:

@@ -1,30 +1,11 @@
 """The demonstration with real processes on a real chain, and the same run played again in memory."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(*arguments: str, seconds: int) -> dict[str, Any]:
-    """A chainfl command as a process of its own; its one JSON object."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chainfl", *arguments, "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+from tests.processes import chainfl
 
 
 @pytest.mark.slow
@@ -45,7 +26,7 @@ def test_the_demonstration_convicts_the_liar_and_its_replay_gives_the_same_model
     require("anvil")
     home = tmp_path / "demo"
 
-    shown = run("demo", "--rule", rule, "--rounds", str(rounds), "--home", str(home), seconds=600)
+    shown = chainfl("demo", "--rule", rule, "--rounds", str(rounds), "--home", str(home))
 
     metrics = shown["metrics"]
     assert shown["ok"]
@@ -56,7 +37,7 @@ def test_the_demonstration_convicts_the_liar_and_its_replay_gives_the_same_model
     assert _still_running(home) == []
 
     told = ("--replay", str(home / "trace.json"), "--participants", str(home / "participants.json"))
-    again = run("simulate", *told, seconds=300)
+    again = chainfl("simulate", *told)
 
     assert again["ok"]
     roots = [one["model_root"] for one in again["metrics"]["rounds"]]

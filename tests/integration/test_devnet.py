@@ -1,27 +1,13 @@
 """A devnet by command: up, a task to its end, its trace played again in memory, down."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from services.devnet import is_running
-from tests.processes import await_that
-
-
-def chainfl(*arguments: str, folder: Path, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    """A command as a process of its own; its one JSON object."""
-    done = subprocess.run(
-        [sys.executable, "-m", "chainfl", *arguments, "--json"],
-        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode in codes, done.stderr[-4000:]
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+from tests.processes import await_that, chainfl
 
 
 @pytest.fixture
