@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from chainfl.cli.chain_options import connect, key_options, open_sender, rpc_options
-from chainfl.cli.output import finish, json_option
+from chainfl.cli.output import finish, in_ether, json_option
 from chainfl.errors import LowBalanceError, ToolMissingError
 from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
     from chainfl.chain.deploy import Deployment
 
-ETHER = 10**18
 DEVELOPMENT = (31337, 1337)
 """Chains that make a block when there is a transaction, and wait for the next one."""
 
@@ -63,7 +62,7 @@ def deploy(
         balance = connection.w3.eth.get_balance(checksum(deployer))
     narrate(
         f"chain {connection.chain_id}: {len(missing)} transactions, about {cost.gas:,} gas, at most "
-        f"{cost.wei / ETHER:.6f} ETH; {checksum(deployer)} has {balance / ETHER:.6f} ETH"
+        f"{in_ether(cost.wei)}; {checksum(deployer)} has {in_ether(balance)}"
     )
     metrics: dict[str, object] = {
         "chain_id": connection.chain_id,
@@ -76,8 +75,8 @@ def deploy(
     if not dry_run:
         if balance < cost.wei:
             raise LowBalanceError(
-                f"account {checksum(deployer)} has {balance / ETHER:.6f} ETH, deploying may take "
-                f"{cost.wei / ETHER:.6f}: fund it first"
+                f"account {checksum(deployer)} has {in_ether(balance)}, deploying may take "
+                f"{in_ether(cost.wei)}: fund it first"
             )
         if confirmations is None:
             confirmations = 0 if connection.chain_id in DEVELOPMENT else 1
@@ -109,7 +108,7 @@ def _write_verification(done: "Deployment", folder: Path) -> str | None:
 
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
-        shown = f"{int(str(value)) / ETHER:.6f} ETH" if name.endswith("_wei") else f"{value}"
+        shown = in_ether(value) if name.endswith("_wei") else f"{value}"
         click.echo(f"{name.removesuffix('_wei').replace('_', ' '):<12} {shown}")
     if not answer.ok:
         click.echo("the account cannot pay for it: fund it first")

@@ -50,6 +50,11 @@ def finish(report: Report, as_json: bool, show: Callable[[Report], None]) -> int
     return report.exit_code
 
 
+def in_ether(wei: object) -> str:
+    """An amount for people; machines get wei, as text or number."""
+    return f"{int(str(wei)) / 10**18:.6f} ETH"
+
+
 def in_utc(seconds: int) -> str:
     """A moment of a chain's clock for people."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

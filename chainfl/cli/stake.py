@@ -19,7 +19,7 @@ from chainfl.cli.chain_options import (
     rpc_options,
     task_options,
 )
-from chainfl.cli.output import finish, in_utc, json_option, print_table
+from chainfl.cli.output import finish, in_ether, in_utc, json_option, print_table
 from chainfl.errors import InputError
 from chainfl.report import Report, report
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from chainfl.types import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
-ETHER = 10**18
 MOST_ROUNDS = 200
 """Rounds claimed in one transaction; more might not fit into a block."""
 
@@ -250,14 +249,10 @@ def _plain(request: "Unbonding") -> dict[str, object]:
     }
 
 
-def _ether(wei: object) -> str:
-    return f"{int(str(wei)) / ETHER:.6f} ETH"
-
-
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
         if name.endswith("_wei"):
-            click.echo(f"{name.removesuffix('_wei')}: {_ether(value)}")
+            click.echo(f"{name.removesuffix('_wei')}: {in_ether(value)}")
         elif name == "release_at":
             click.echo(f"release: from {in_utc(int(str(value)))} on, with: chainfl stake release")
 
@@ -266,18 +261,18 @@ def _show_part(answer: Report, waiting: list["Unbonding"]) -> None:
     told = answer.metrics
     rows = {
         "account": str(told["account"]),
-        "balance": _ether(told["balance_wei"]),
+        "balance": in_ether(told["balance_wei"]),
         "enrolled": _place(told),
-        "bonded": _ether(told["bonded_wei"]),
-        "earned": _ether(told["earned_wei"]),
-        "free": _ether(told["free_wei"]),
+        "bonded": in_ether(told["bonded_wei"]),
+        "earned": in_ether(told["earned_wei"]),
+        "free": in_ether(told["free_wei"]),
     }
     for name, text in rows.items():
         click.echo(f"{name:<9} {text}")
     if waiting:
         print_table(
             ("request", "worth", "release from"),
-            [(str(each.request), _ether(each.worth), in_utc(each.release_at)) for each in waiting],
+            [(str(each.request), in_ether(each.worth), in_utc(each.release_at)) for each in waiting],
         )
 
 
@@ -290,5 +285,5 @@ def _place(told: Mapping[str, object]) -> str:
     if told["draws_from_round"] is not None:
         return f"as {told['id']}, in draws from round {told['draws_from_round']} on"
     if int(str(told["bonded_wei"])) < int(str(told["min_stake_wei"])):
-        return f"as {told['id']}, in no draw: less than {_ether(told['min_stake_wei'])} is bonded"
+        return f"as {told['id']}, in no draw: less than {in_ether(told['min_stake_wei'])} is bonded"
     return f"as {told['id']}, waits for the open draw to be over"

@@ -18,10 +18,8 @@ from chainfl.cli.chain_options import (
     store_option,
     task_argument,
 )
-from chainfl.cli.output import finish, in_utc, json_option, print_table
+from chainfl.cli.output import finish, in_ether, in_utc, json_option, print_table
 from chainfl.report import Report, report
-
-ETHER = 10**18
 
 
 @click.group(epilog="Example: chainfl task show 0x…")
@@ -235,7 +233,7 @@ def _show_pairs(answer: Report) -> None:
 
 def _shown(name: str, value: object) -> str:
     if name.endswith("_wei"):
-        return f"{int(str(value)) / ETHER:.6f} ETH"
+        return in_ether(value)
     if name == "deadline" and value:
         left = int(str(value)) - int(time.time())
         return f"{in_utc(int(str(value)))} ({f'in {left} s' if left > 0 else 'passed'})"
