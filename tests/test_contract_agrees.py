@@ -58,8 +58,11 @@ def _expect_often(seen: Counter[str]) -> None:
     ]
     reached += ["attempt 2", "attempt 3", "void", "final", "conviction", "did release", "did withdraw"]
     reached += [
-        f"refused {name}" for name in ("DrawTooEarly", "DrawNotOpen", "StakeLocked", "StillUnbonding")
+        f"refused {name}"
+        for name in ("DrawTooEarly", "DrawNotOpen", "BadHeader", "NotAbsent", "StakeLocked", "StillUnbonding")
     ]
+    reached += [f"event {name}" for name in ("Absent", "HeadDropped")]
+    reached += ["withheld update"]
     rare = {name: seen[name] for name in reached if seen[name] < OFTEN}
     assert not rare, f"reached less than {OFTEN} times: {rare}"
 

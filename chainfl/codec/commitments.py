@@ -72,13 +72,13 @@ def finder_note(
     )
 
 
-def draw_seed(chain_id: int, task: bytes, round_: int, block_hash: bytes) -> bytes:
-    """The seed of a round's draw, from the EVM block that was fixed when Draw opened."""
+def draw_seed(chain_id: int, task: bytes, round_: int, mix_hash: bytes) -> bytes:
+    """The seed of a round's draw, from the randomness of the EVM block that was named when Draw opened."""
     return keccak256(
         uint(chain_id, 256, "chain id")
         + address(task, "task")
         + uint(round_, 64, "round")
-        + bytes32(block_hash, "block hash")
+        + bytes32(mix_hash, "mix hash")
     )
 
 

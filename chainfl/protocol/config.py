@@ -16,6 +16,8 @@ MAX_WEIGHT = 2**32 - 1
 
 MAX_UPDATES, MAX_COMMITTEE, MAX_SCORES = 128, 45, 2048
 MAX_PROOF_BYTES = 120_000
+MAX_PHASE_SECONDS = 7 * 24 * 3600
+"""Stake can be locked for as long as a round takes: at most twelve phases."""
 MAX_BETA = 10**21
 MAX_LIVENESS_SLASH, MAX_NO_REVEAL_SLASH = WAD // 100, WAD // 20
 MAX_FINDER_PART, MIN_BURN_PART = 3 * WAD // 10, WAD // 2
@@ -23,9 +25,10 @@ MAX_FINDER_PART, MIN_BURN_PART = 3 * WAD // 10, WAD // 2
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """What a chain's factory asks of every task."""
+    """What a chain's factory gives all its tasks: the least length of a phase, how far ahead the seed's block lies."""
 
     phase_seconds: int
+    seed_delay: int = 1
 
 
 def weight_of(stake: int, config: TaskConfig) -> int:
@@ -76,7 +79,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("rounds", c.rounds >= 1),
         ("target", c.target < NO_SCORE),
         ("minStake", c.min_stake >= UNITS_PER_MIN_STAKE),
-        ("phaseSeconds", min(phases) >= max(1, floors.phase_seconds)),
+        ("phaseSeconds", max(1, floors.phase_seconds) <= min(phases) and max(phases) <= MAX_PHASE_SECONDS),
         ("parts", c.workers_part + c.committee_part <= WAD),
         ("callerFee", PAID_CALLS * c.caller_fee <= budget),
         ("livenessSlash", c.liveness_slash <= MAX_LIVENESS_SLASH),

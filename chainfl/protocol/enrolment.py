@@ -1,12 +1,17 @@
 """Enrolment: who takes part, with which weight, from when, and when a draw opens (docs/protocol.md 3, 5.1)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from chainfl.protocol import errors, events
 from chainfl.protocol.config import MAX_WEIGHT, needed_accounts, weight_of
-from chainfl.protocol.places import expect_running
+from chainfl.protocol.places import expect_round, expect_running
 from chainfl.protocol.state import Account, Call, Stakes, Task
+from chainfl.protocol.views import trains
 from chainfl.types import Address, Id, Phase
+
+MOST_MISSED = 3
+"""Noted as absent this often in a row, an account is out of the draw until it enrols again."""
 
 
 def enrol(task: Task, call: Call, stakes: Stakes) -> None:
@@ -46,6 +51,41 @@ def apply_change(task: Task, call: Call, stakes: Stakes, address: Address) -> No
     apply_weight(task, call, address, stakes)
 
 
+def note_absent(task: Task, call: Call, stakes: Stakes, round_number: int, ids: Sequence[Id]) -> None:
+    """Note who was drawn to train and did not commit in Train's first length; the third time in a row puts it out."""
+    round_ = task.round
+    expect_round(task, round_number)
+    is_late = round_.extended if round_.phase is Phase.TRAIN else Phase.TRAIN < round_.phase < Phase.ENDED
+    if not is_late:
+        raise errors.WrongPhaseError(round_.number, round_.phase)
+
+    for id_ in ids:
+        _note_absent(task, call, stakes, id_)
+
+
+def is_absent(task: Task, account: Account) -> bool:
+    """Whether the account trains in this round, outside the committee, has not committed and was not noted yet."""
+    round_ = task.round
+    if account.id in round_.committee or account.id in round_.updates:
+        return False
+    return account.absent_in != round_.number and trains(task, account)
+
+
+def _note_absent(task: Task, call: Call, stakes: Stakes, id_: Id) -> None:
+    account = task.by_id(id_) if 1 <= id_ <= len(task.addresses) else None
+    if account is None or not is_absent(task, account):
+        raise errors.NotAbsentError(id_)
+
+    missed, number = account.missed + 1, task.round.number
+    task.accounts[account.address] = replace(account, missed=missed, absent_in=number)
+    task.events.append(events.Absent(number, id_, missed))
+    if missed == MOST_MISSED:
+        out = replace(account, wants=False, missed=0, absent_in=number)
+        task.accounts[account.address] = out
+        task.events.append(events.Left(id_, account.address))
+        apply_weight(task, call, account.address, stakes)
+
+
 def stake_changed(task: Task, call: Call, stakes: Stakes, address: Address) -> None:
     """The registry tells that an account's stake in this task changed."""
     if address in task.accounts:
@@ -64,10 +104,10 @@ def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
         return False
     if account.weight > _due_weight(task, account, stakes):
         return True
-    if account.id in (task.elected or ()):
-        return True
+    # An election alone locks nobody, or those elected were held for ever when the others leave. Before Draw opens their
+    # stake is held by the update that they were elected for, after it by this.
     if round_.drawn is None:
-        return False
+        return _draw_is_open(task) and account.id in (task.elected or ())
     return account.id in (*round_.committee, *round_.drawn.proposers) or account.id in round_.updates
 
 
@@ -116,9 +156,19 @@ def _draw_is_open(task: Task) -> bool:
 
 
 def open_draw(task: Task, call: Call) -> None:
-    """Fix the block whose hash will seed the draw; from here on changes of enrolment queue."""
-    task.round.draw_block = call.block_number
-    task.events.append(events.DrawOpened(task.round.number, call.block_number))
+    """Fix the block whose header will seed the draw; from here on changes queue and elected members are locked."""
+    _drop_old_election(task, call)
+    draw_block = call.block_number + task.seed_delay
+    task.round.draw_block = draw_block
+    task.events.append(events.DrawOpened(task.round.number, draw_block))
+
+
+def _drop_old_election(task: Task, call: Call) -> None:
+    """A member could have asked for its stake since it was elected: it may have it by now, with nothing at risk."""
+    if task.elected is None or call.now < task.elected_at + task.config.longest_round():
+        return
+    task.elected = None
+    task.events.append(events.ElectionDropped(task.round.number))
 
 
 def open_if_enough(task: Task, call: Call) -> None:

@@ -91,9 +91,21 @@ class DrawNotOpenError(RuleError):
 
 
 class DrawTooEarlyError(RuleError):
-    """The block whose hash seeds the draw is not yet in the past."""
+    """The block whose header seeds the draw is not yet in the past."""
 
     text = "the draw waits for a block after {0}"
+
+
+class BadHeaderError(RuleError):
+    """The bytes are not the header of the block that seeds the draw."""
+
+    text = "the bytes given are not the header of block {0}"
+
+
+class NotAbsentError(RuleError):
+    """The account does not train in this round, has committed, or was noted in this round already."""
+
+    text = "account {0} is not absent, or was noted already"
 
 
 class NotWorkerError(RuleError):
@@ -208,12 +220,6 @@ class NoLieError(RuleError):
     """The aggregate is right at this position."""
 
     text = "the aggregate is right: {0} is what re-execution gives"
-
-
-class AlreadyNotedError(RuleError):
-    """The finding is already noted."""
-
-    text = "the finding is already noted"
 
 
 class RoundNotSettledError(RuleError):

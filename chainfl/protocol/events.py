@@ -52,10 +52,26 @@ class WeightSet(Event):
 
 @dataclass(frozen=True, slots=True)
 class DrawOpened(Event):
-    """The hash of this block will seed the draw."""
+    """The header of this block, which lies a few blocks ahead, will seed the draw."""
 
     round: int
     block_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionDropped(Event):
+    """The committee that was elected no longer stands: its draw did not open before its stake could have left."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Absent(Event):
+    """An account that was drawn to train had not committed in time, for the `times`-th time in a row."""
+
+    round: int
+    id: Id
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +217,21 @@ class Convicted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Silent(Event):
-    """An account did not do its part in time."""
+    """An account did not do its part in time; in Tally also: a majority could not get the bytes of its update."""
 
     round: int
     phase: Phase
     id: Id
     slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadDropped(Event):
+    """A majority of the committee could not get the head: the one before it is head again."""
+
+    round: int
+    root: Digest
+    block: Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.places import acting, enter, expect_attempt, expect_phase, expect_round
 from chainfl.protocol.proof import Evidence, check_evidence
-from chainfl.protocol.state import NOBODY, Call, Proposal, Scores, Stakes, Task, Update
+from chainfl.protocol.state import NOBODY, Account, Call, Proposal, Scores, Stakes, Task, Update
 from chainfl.protocol.tally import decoded_scores
 from chainfl.protocol.turns import next_proposer
 from chainfl.protocol.views import claim_of, may_score, ordered_roots, trains
@@ -29,7 +29,14 @@ def commit_update(task: Task, call: Call, round_number: int, digest: Digest) -> 
         raise errors.ZeroCommitmentError()
 
     task.round.updates[account.id] = Update(digest)
+    forget_absence(task, account)
     task.events.append(events.UpdateCommitted(round_number, account.id, digest))
+
+
+def forget_absence(task: Task, account: Account) -> None:
+    """Whoever commits is there: absences count in a row only."""
+    if account.missed:
+        task.accounts[account.address] = replace(account, missed=0)
 
 
 def reveal_update(
@@ -145,9 +152,12 @@ def vote(
 
 
 def note_finding(task: Task, call: Call, note: Digest) -> None:
-    """Seal a finding before showing it, so that nobody can copy the proof and take the finder's part."""
+    """Seal a finding before showing it, so that nobody can copy the proof and take the finder's part.
+
+    A note names its finder: whoever posts it first posts it for that one, so a second time changes nothing.
+    """
     if note in task.notes:
-        raise errors.AlreadyNotedError()
+        return
 
     task.notes[note] = call.block_number
     task.events.append(events.FindingNoted(call.sender, note))

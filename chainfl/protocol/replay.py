@@ -1,24 +1,38 @@
 """A task rebuilt from its events alone: what nodes, audit and index read a chain with (docs/protocol.md section 10).
 
 `fold` changes the task it is given. The events of the task come in ledger order; the registry's are not needed.
+Events that the rules could not have told are refused (`cross_check`); `take` believes whatever it is told.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from chainfl.protocol import cross_check, events
 from chainfl.protocol import draw as drawing
-from chainfl.protocol import events
+from chainfl.protocol.enrolment import MOST_MISSED
+from chainfl.protocol.moves import forget_absence
 from chainfl.protocol.round import set_order
 from chainfl.protocol.settlement import worker_pay
-from chainfl.protocol.state import Account, Pay, Proposal, Scores, Tally, Task, Update
+from chainfl.protocol.state import Account, Pay, Proposal, Scores, Task, Update
 from chainfl.protocol.tally import as_flags, decide, has_quorum, is_target_reached
-from chainfl.protocol.turns import begin_next, hand_over, remember
+from chainfl.protocol.turns import begin_next, drop_head, hand_over, loses_head, remember
 from chainfl.types import Outcome, Phase
 
 
 def fold(task: Task, event: events.Event, block_number: int) -> None:
-    """Take one event into account."""
+    """Take one event into account, if the rules could have told it.
+
+    Raises:
+        LedgerLieError: they could not; the task is as it was.
+    """
+    cross_check.check(task, event)
+    take(task, event, block_number)
+    cross_check.note(task, event)
+
+
+def take(task: Task, event: events.Event, block_number: int) -> None:
+    """Take one event into account, whatever it says: for those who compare by themselves what they are told."""
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(task, event, block_number)
@@ -36,6 +50,12 @@ def _left(task: Task, event: events.Left, _: int) -> None:
     task.accounts[event.account] = replace(task.accounts[event.account], wants=False)
 
 
+def _absent(task: Task, event: events.Absent, _: int) -> None:
+    account = task.by_id(event.id)
+    missed = 0 if event.times == MOST_MISSED else event.times
+    task.accounts[account.address] = replace(account, missed=missed, absent_in=event.round)
+
+
 def _weight_set(task: Task, event: events.WeightSet, _: int) -> None:
     account = task.by_id(event.id)
     task.eligible += (event.weight > 0) - (account.weight > 0)
@@ -45,6 +65,10 @@ def _weight_set(task: Task, event: events.WeightSet, _: int) -> None:
 
 def _draw_opened(task: Task, event: events.DrawOpened, _: int) -> None:
     task.round.draw_block = event.block_number
+
+
+def _election_dropped(task: Task, _event: events.ElectionDropped, _: int) -> None:
+    task.elected = None
 
 
 def _drawn(task: Task, event: events.Drawn, _: int) -> None:
@@ -60,6 +84,8 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
         set_order(round_)
     if event.phase is Phase.PROPOSE:
         hand_over(round_)
+        if task.elected is not None and event.attempt == 1:
+            task.elected_at = event.deadline - task.config.propose_seconds
 
 
 def _train_extended(task: Task, event: events.TrainExtended, _: int) -> None:
@@ -68,6 +94,7 @@ def _train_extended(task: Task, event: events.TrainExtended, _: int) -> None:
 
 def _update_committed(task: Task, event: events.UpdateCommitted, _: int) -> None:
     task.round.updates[event.id] = Update(event.commitment)
+    forget_absence(task, task.by_id(event.id))
 
 
 def _update_revealed(task: Task, event: events.UpdateRevealed, _: int) -> None:
@@ -88,7 +115,9 @@ def _tallied(task: Task, event: events.Tallied, _: int) -> None:
     assert task.round.tally is not None
     if has_quorum(task):
         included = as_flags(event.included, len(task.round.order))
-        task.round.tally = Tally(included, event.shares, task.round.tally.deviations, event.head_score)
+        task.round.tally = replace(
+            task.round.tally, included=included, shares=event.shares, head_score=event.head_score
+        )
     task.elected = event.elected or None
     task.ending = task.ending or is_target_reached(task.config, event.head_score)
 
@@ -122,14 +151,16 @@ def _credited(task: Task, event: events.Credited, _: int) -> None:
 
 
 def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
-    task.head_root, task.head_block = event.head_root, event.head_block
     task.escrow -= event.workers_paid
     task.owed += event.workers_paid
     if task.round.tally is not None:
         task.pays[event.round] = worker_pay(task, task.round.tally, event.outcome)
     if event.outcome is Outcome.VOID:
         task.elected = None
+    if loses_head(task):
+        drop_head(task)
     remember(task, event.outcome)
+    task.head_root, task.head_block = event.head_root, event.head_block
     begin_next(task)
 
 
@@ -158,7 +189,9 @@ _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {
     events.Enrolled: _enrolled,
     events.Left: _left,
     events.WeightSet: _weight_set,
+    events.Absent: _absent,
     events.DrawOpened: _draw_opened,
+    events.ElectionDropped: _election_dropped,
     events.Drawn: _drawn,
     events.PhaseEntered: _phase_entered,
     events.TrainExtended: _train_extended,

@@ -1,6 +1,6 @@
 """The round on one page: what ends each phase and what follows (docs/protocol.md 5). `TrainingTask` in Python.
 
-    Draw       draw     anyone, from the hash of a block fixed before        -> Train
+    Draw       draw     anyone, from the randomness of a block named before  -> Train
     Train      advance  enough commitments, or Train again, once             -> Reveal | Void
     Reveal     advance  who hides is slashed; updates get their index        -> Score
     Score      advance  who is silent is slashed                             -> Tally
@@ -16,6 +16,9 @@ What participants do within the phases is in `moves`, who proposes and how a rou
 
 from collections.abc import Sequence
 
+from chainfl.codec.commitments import draw_seed, keccak256
+from chainfl.codec.header import mix_hash
+from chainfl.errors import RlpError
 from chainfl.protocol import draw as drawing
 from chainfl.protocol import errors, events
 from chainfl.protocol import shares as sharing
@@ -23,27 +26,53 @@ from chainfl.protocol.enrolment import open_draw
 from chainfl.protocol.places import enter, expect_over, expect_phase, expect_round
 from chainfl.protocol.settlement import pay_caller, punish
 from chainfl.protocol.state import Call, Round, Stakes, Task
-from chainfl.protocol.tally import as_set, decide, has_quorum, is_target_reached
-from chainfl.protocol.turns import end_round, end_void, next_proposer
+from chainfl.protocol.tally import as_set, decide, is_target_reached
+from chainfl.protocol.turns import drop_head, end_round, end_void, loses_head, next_proposer
 from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, voters
 from chainfl.types import Digest, Outcome, Phase, Slash
 
 # Draw
 
 
-def draw(task: Task, call: Call, seed: Digest | None) -> None:
-    """Draw the roles of the round from its seed; without one (the block is out of reach) the draw opens again."""
+def draw(task: Task, call: Call, header: bytes, block_hash: Digest | None) -> None:
+    """Draw the roles of the round from the header of the block that the opening named.
+
+    `block_hash` is what the chain knows of that block; None (it is out of reach) opens the draw again.
+    """
+    _expect_drawable(task, call)
+    if block_hash is None:
+        open_draw(task, call)
+        return
+
+    draw_seeded(task, call, _seed(task, header, block_hash))
+
+
+def _expect_drawable(task: Task, call: Call) -> None:
     round_ = task.round
     expect_phase(task, Phase.DRAW)
     if round_.draw_block == 0:
         raise errors.DrawNotOpenError(round_.number)
     if call.block_number <= round_.draw_block:
         raise errors.DrawTooEarlyError(round_.draw_block)
-    if seed is None:
-        open_draw(task, call)
-        return
 
-    config = task.config
+
+def _seed(task: Task, header: bytes, block_hash: Digest) -> Digest:
+    """From the block's randomness, not from its hash: who builds a block could try hashes until one suits."""
+    round_ = task.round
+    if keccak256(header) != block_hash:
+        raise errors.BadHeaderError(round_.draw_block)
+    try:
+        randomness = mix_hash(header)
+    except RlpError:
+        raise errors.BadHeaderError(round_.draw_block) from None
+    return draw_seed(task.chain_id, task.address, round_.number, randomness)
+
+
+def draw_seeded(task: Task, call: Call, seed: Digest) -> None:
+    """Draw the roles of the round from a seed that is known."""
+    _expect_drawable(task, call)
+
+    round_, config = task.round, task.config
     weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
     elects = config.rule.is_elected
     roles = drawing.draw_roles(
@@ -109,7 +138,7 @@ def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
     expect_over(task, call)
     hidden = sorted(id_ for id_, update in round_.updates.items() if update.root is None)
     for id_ in hidden:
-        punish(task, stakes, id_, Slash.NO_REVEAL)
+        punish(task, call, stakes, id_, Slash.NO_REVEAL)
     set_order(round_)
     pay_caller(task, call)
     enter(task, call, Phase.SCORE)
@@ -126,7 +155,7 @@ def _leave_score(task: Task, call: Call, stakes: Stakes) -> None:
     expect_over(task, call)
     for id_ in round_.committee:
         if id_ not in round_.scores:
-            punish(task, stakes, id_, Slash.LIVENESS)
+            punish(task, call, stakes, id_, Slash.LIVENESS)
     pay_caller(task, call)
     enter(task, call, Phase.TALLY)
 
@@ -146,18 +175,31 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
 
     for id_ in round_.committee:
         if id_ in round_.scores and id_ not in revealed:
-            punish(task, stakes, id_, Slash.NO_REVEAL)
+            punish(task, call, stakes, id_, Slash.NO_REVEAL)
     pay_caller(task, call)
+
     task.elected = decide(task)
+    if task.elected is not None:
+        task.elected_at = call.now
     tallied = round_.tally
     assert tallied is not None
-    included = tallied.included if has_quorum(task) else ()
+    included = as_set(tallied.included)
     task.events.append(
-        events.Tallied(round_number, as_set(included), tallied.shares, task.elected or (), tallied.head_score)
+        events.Tallied(round_number, included, tallied.shares, task.elected or (), tallied.head_score)
     )
-    reached = is_target_reached(config, tallied.head_score)
-    task.ending = task.ending or reached
-    if reached or sum(included) < config.min_updates:
+
+    # Who shows a root and keeps its bytes from a majority loses what it would have lost by not revealing.
+    for id_, is_withheld in zip(round_.order, tallied.withheld, strict=True):
+        if is_withheld:
+            punish(task, call, stakes, id_, Slash.NO_REVEAL)
+
+    is_reached = is_target_reached(config, tallied.head_score)
+    task.ending = task.ending or is_reached
+    is_head_lost = loses_head(task)
+    if is_head_lost:
+        task.events.append(events.HeadDropped(round_number, task.head_root, task.head_block))
+        drop_head(task)
+    if is_reached or is_head_lost or sum(tallied.included) < config.min_updates:
         end_void(task, call)
     else:
         next_proposer(task, call)
@@ -168,7 +210,7 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
 
 def _leave_propose(task: Task, call: Call, stakes: Stakes) -> None:
     expect_over(task, call)
-    punish(task, stakes, task.round.proposer, Slash.LIVENESS)
+    punish(task, call, stakes, task.round.proposer, Slash.LIVENESS)
     pay_caller(task, call)
     next_proposer(task, call)
 
@@ -180,12 +222,10 @@ def _leave_challenge(task: Task, call: Call, stakes: Stakes) -> None:
     expected = voters(round_, round_.proposer)
     silent = [id_ for id_ in expected if id_ not in round_.votes]
     for id_ in silent:
-        punish(task, stakes, id_, Slash.LIVENESS)
+        punish(task, call, stakes, id_, Slash.LIVENESS)
     round_.absent |= set(silent)
     pay_caller(task, call)
     if sum(round_.votes.values()) >= sharing.majority(len(expected)):
-        assert round_.proposal is not None
-        task.head_root, task.head_block = round_.proposal.model_root, round_.proposal.block
         end_round(task, call, Outcome.FINAL)
     else:
         next_proposer(task, call)

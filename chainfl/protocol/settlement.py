@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chainfl.protocol import errors, events, rewards
 from chainfl.protocol import shares as sharing
+from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.state import Call, Pay, Stakes, Tally, Task
 from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Slash
 
@@ -31,14 +32,18 @@ def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
 
 
 def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
-    """By shares where the rule gives them to updates, else equal parts over the included; the convicted get nothing."""
+    """By shares where the rule gives them to updates, else equal parts over the included; the convicted get nothing.
+
+    Where too few are included to form shares, each gets what it would have got among the fewest that are enough.
+    """
     round_ = task.round
     posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
     shares = posted or tallied.shares
     if shares and not task.config.rule.is_on_ranks:
         parts, whole = shares[1:], TOTAL - shares[0]
     else:
-        parts, whole = tuple(int(counts) for counts in tallied.included), max(1, sum(tallied.included))
+        parts = tuple(int(counts) for counts in tallied.included)
+        whole = max(sum(parts), task.config.min_updates)
     paid = {
         id_: part
         for id_, part in zip(round_.order, parts, strict=True)
@@ -102,10 +107,13 @@ def pay_caller(task: Task, call: Call) -> None:
     _credit(task, call.sender, task.config.caller_fee)
 
 
-def punish(task: Task, stakes: Stakes, id_: Id, kind: Slash) -> None:
-    """Slash for silence; the weight follows when somebody applies it."""
-    slashed = stakes.slash(task.by_id(id_).address, task.address, kind, None)
+def punish(task: Task, call: Call, stakes: Stakes, id_: Id, kind: Slash) -> None:
+    """Slash for silence, or for bytes that a majority could not get; the weight follows at once."""
+    address = task.by_id(id_).address
+    slashed = stakes.slash(address, task.address, kind, None)
     task.events.append(events.Silent(task.round.number, task.round.phase, id_, slashed.amount))
+    if slashed.amount:
+        apply_weight(task, call, address, stakes)
 
 
 def _credit(task: Task, account: Address, amount: int) -> None:

@@ -58,11 +58,20 @@ def majority(members: int) -> int:
     return members // 2 + 1
 
 
-def statistic_of(scores: Sequence[int], statistic: Statistic, factor: int) -> int:
-    """The committee's one number for one update, from the scores that are numbers."""
+def statistic_of(scores: Sequence[int], statistic: Statistic, factor: int, members: int) -> int:
+    """The committee's one number for one update, from the scores that are numbers: those of a majority at least.
+
+    The mean is over these. The median is over all members, one without a number counting as the largest: or a minority
+    could choose, by serving an update's bytes to some only, whose numbers stand in the middle.
+    """
     if statistic is Statistic.MEAN:
         return sum(scores) * factor // len(scores)
-    return sorted(scores)[len(scores) // 2] * factor
+    return sorted(scores)[members // 2] * factor
+
+
+def is_withheld(vouches: Sequence[bool], members: int) -> bool:
+    """Whether a majority of all members says: not available. Who revealed nothing says nothing."""
+    return vouches.count(False) >= majority(members)
 
 
 def included(

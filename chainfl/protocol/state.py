@@ -49,13 +49,15 @@ class Stakes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An enrolled account."""
+    """An enrolled account. `missed` counts how often in a row it was noted as absent, the last time in `absent_in`."""
 
     id: Id
     address: Address
     wants: bool
     weight: int
     active_from: int
+    missed: int = 0
+    absent_in: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,17 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the scores decided. `shares` has p_0 first, then one per revealed update (on ranks: per rank)."""
+    """What the scores decided. `shares` has p_0 first, then one per revealed update (on ranks: per rank).
+
+    `withheld` are the updates that a majority says it could not get; `is_head_withheld` says the same of the head.
+    """
 
     included: tuple[bool, ...]
     shares: tuple[int, ...]
     deviations: dict[Id, int]
     head_score: int
+    withheld: tuple[bool, ...]
+    is_head_withheld: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,19 @@ class Pay:
     whole: int
 
 
+@dataclass(frozen=True, slots=True)
+class OlderHead:
+    """The head before the current one: where a majority that cannot get the current one goes back to.
+
+    `votes` are those on it; `voids` are the rounds since it that will have left no model, if it becomes head again.
+    """
+
+    root: Digest
+    block: Digest
+    votes: tuple[tuple[Id, bool], ...]
+    voids: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Round:
     """One pass of the protocol over the task."""
@@ -134,6 +154,8 @@ class Round:
     votes: dict[Id, bool] = field(default_factory=dict)
     convicted: frozenset[Id] = frozenset()
     absent: frozenset[Id] = frozenset()
+    told: tuple[Event, ...] = field(default=(), compare=False)
+    """Who was silent and who was paid since the phase began, as events say; for `cross_check`, not for the rules."""
 
     @property
     def committee(self) -> tuple[Id, ...]:
@@ -158,12 +180,15 @@ class Task:
     escrow: int
     round: Round
     head_root: Digest
+    seed_delay: int
     head_block: Digest = NOBODY
     head_votes: tuple[tuple[Id, bool], ...] = ()
     voids: tuple[int, ...] = ()
+    older_head: OlderHead | None = None
     owed: int = 0
     ending: bool = False
     elected: tuple[Id, ...] | None = None
+    elected_at: int = 0
     eligible: int = 0
     total_weight: int = 0
     accounts: dict[Address, Account] = field(default_factory=dict)
@@ -188,13 +213,36 @@ class Task:
             events=[],
         )
 
+    def at_creation(self) -> "Task":
+        """The same task before anything happened to it."""
+        return new_task(
+            self.chain_id,
+            self.address,
+            self.task_id,
+            self.sponsor,
+            self.config,
+            self.funded,
+            self.seed_delay,
+        )
+
     def by_id(self, id_: Id) -> Account:
         """The account with this enrolment id."""
         return self.accounts[self.addresses[id_ - 1]]
 
 
 def new_task(
-    chain_id: int, address: Address, task_id: int, sponsor: Address, config: TaskConfig, escrow: int
+    chain_id: int,
+    address: Address,
+    task_id: int,
+    sponsor: Address,
+    config: TaskConfig,
+    escrow: int,
+    seed_delay: int,
 ) -> Task:
-    """A task as its creation leaves it: waiting for enough participants to draw its first round."""
-    return Task(chain_id, address, task_id, sponsor, config, escrow, escrow, Round(1), config.first_root)
+    """A task as its creation leaves it: waiting for enough participants to draw its first round.
+
+    `seed_delay` is the factory's: how many blocks after the opening of a draw the one lies whose header seeds it.
+    """
+    return Task(
+        chain_id, address, task_id, sponsor, config, escrow, escrow, Round(1), config.first_root, seed_delay
+    )

@@ -14,13 +14,14 @@ from chainfl.types import TOTAL, Id, Rule, TaskConfig
 def decide(task: Task) -> tuple[Id, ...] | None:
     """Inclusion, shares and deviations from all revealed scores; answers the committee they elect, if any.
 
-    Without a majority of reveals nothing is judged: every revealed update counts for pay, and no shares are formed.
+    Without a majority of reveals nothing is judged, no update counts, and no shares are formed.
     """
     round_ = task.round
     shown = [(id_, revealed_by(round_, id_)) for id_ in round_.committee]
     decoded = {id_: decoded_scores(task, scores) for id_, scores in shown if scores is not None}
     if not has_quorum(task):
-        round_.tally = Tally((True,) * len(round_.order), (), dict.fromkeys(decoded, 0), NO_SCORE)
+        none = (False,) * len(round_.order)
+        round_.tally = Tally(none, (), dict.fromkeys(decoded, 0), NO_SCORE, none, is_head_withheld=False)
         return None
     return _form_shares(task, decoded)
 
@@ -68,18 +69,17 @@ def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> tuple[Id, .
     """What a majority decides, from scores that are numbers or None."""
     round_, config = task.round, task.config
     count = len(round_.order)
-    columns = [[scores[1 + i] for scores in decoded.values()] for i in range(count)]
-    included = sharing.included(
-        [[score is not None for score in column] for column in columns],
-        ordered_roots(task),
-        task.head_root,
-        config,
-    )
+    size = config.committee_size
+
+    # One column for the head and one for each revealed update: what those who revealed say of it.
+    head_column, *columns = ([scores[i] for scores in decoded.values()] for i in range(1 + count))
+    vouches = [[score is not None for score in column] for column in columns]
+    included = sharing.included(vouches, ordered_roots(task), task.head_root, config)
     kept = [i for i in range(count) if included[i]]
     factor = 1 if config.rule.is_elected else sharing.SCORE_TO_WAD
     scored = config.rule.is_softmax or config.rule.is_elected
     statistics = [
-        sharing.statistic_of([s for s in columns[i] if s is not None], config.statistic, factor)
+        sharing.statistic_of([s for s in columns[i] if s is not None], config.statistic, factor, size)
         if scored
         else 0
         for i in kept
@@ -99,8 +99,14 @@ def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> tuple[Id, .
             for i, statistic in zip(kept, statistics, strict=True)
         ]
         deviations[id_] = rewards.deviation(gaps, config.dev_cap) if gaps else 0
-    head_score = _head_score([scores[0] for scores in decoded.values()], config)
-    round_.tally = Tally(tuple(included), shares, deviations, head_score)
+    round_.tally = Tally(
+        tuple(included),
+        shares,
+        deviations,
+        _head_score(head_column, config),
+        tuple(sharing.is_withheld(column, size) for column in vouches),
+        sharing.is_withheld([score is not None for score in head_column], size),
+    )
     return elected
 
 
@@ -125,4 +131,4 @@ def _head_score(scores: Sequence[int | None], config: TaskConfig) -> int:
     numbers = [score for score in scores if score is not None]
     if len(numbers) < sharing.majority(config.committee_size):
         return NO_SCORE
-    return sharing.statistic_of(numbers, config.statistic, sharing.SCORE_TO_WAD)
+    return sharing.statistic_of(numbers, config.statistic, sharing.SCORE_TO_WAD, config.committee_size)

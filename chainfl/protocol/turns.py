@@ -4,7 +4,7 @@ from chainfl.protocol import errors, events
 from chainfl.protocol.enrolment import open_if_enough
 from chainfl.protocol.places import enter, expect_running
 from chainfl.protocol.settlement import settle
-from chainfl.protocol.state import Call, Round, Task
+from chainfl.protocol.state import Call, OlderHead, Round, Task
 from chainfl.protocol.views import voters
 from chainfl.types import Id, Outcome, Phase
 
@@ -58,13 +58,32 @@ def end_round(task: Task, call: Call, outcome: Outcome) -> None:
 
 
 def remember(task: Task, outcome: Outcome) -> None:
-    """What the next block tells of rounds past: who voted on the head, and which rounds since were void."""
+    """The head after the round, and what the next block tells of the past: votes on it, void rounds since."""
     round_ = task.round
-    if outcome is Outcome.FINAL:
-        votes = round_.votes
-        task.head_votes, task.voids = tuple((i, votes[i]) for i in round_.committee if i in votes), ()
-    else:
+    if outcome is not Outcome.FINAL:
         task.voids = (*task.voids, round_.number)
+        return
+    assert round_.proposal is not None
+    voids = (*task.voids, round_.number)
+    task.older_head = OlderHead(task.head_root, task.head_block, task.head_votes, voids)
+    task.head_root, task.head_block = round_.proposal.model_root, round_.proposal.block
+    task.head_votes = tuple((i, round_.votes[i]) for i in round_.committee if i in round_.votes)
+    task.voids = ()
+
+
+def loses_head(task: Task) -> bool:
+    """Whether a majority could not get the head, and there is one before it to go back to."""
+    tallied = task.round.tally
+    return tallied is not None and tallied.is_head_withheld and task.older_head is not None
+
+
+def drop_head(task: Task) -> None:
+    """Go back to the head before this one; the round that left it counts as void from now on."""
+    older = task.older_head
+    assert older is not None
+    task.head_root, task.head_block, task.head_votes = older.root, older.block, older.votes
+    task.voids = (*older.voids, *task.voids)
+    task.older_head = None
 
 
 def begin_next(task: Task) -> bool:

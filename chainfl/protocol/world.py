@@ -7,13 +7,12 @@ only if nothing was raised. Balances of the contracts are kept, so that every we
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from chainfl.codec.commitments import draw_seed
 from chainfl.protocol import enrolment, errors, events, moves, settlement, stake, turns
 from chainfl.protocol import round as rules
 from chainfl.protocol.config import Floors, check_config
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Call, Slashed, Task, new_task
-from chainfl.types import Address, Digest, Slash, TaskConfig
+from chainfl.types import Address, Digest, Id, Slash, TaskConfig
 
 
 @dataclass(slots=True)
@@ -53,7 +52,8 @@ class World:
         """Create a task with frozen terms and its escrow."""
         check_config(config, escrow, self.floors)
 
-        task = new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow)
+        delay = self.floors.seed_delay
+        task = new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow, delay)
         self.tasks[address] = task
         self.balances[address] = escrow
         self.log.append((address, events.TaskCreated(task.task_id, address, call.sender, escrow)))
@@ -123,16 +123,22 @@ class World:
         enrolment.apply_change(draft, call, stakes, account)
         self._keep(stakes.registry, draft)
 
-    def draw(self, call: Call, task: Address, block_hash: Digest | None) -> None:
-        """Draw the roles of the round from the hash of the block that opened the draw; None: it is out of reach."""
-        number = self.tasks[task].round.number
-        seed = draw_seed(self.chain_id, task, number, block_hash) if block_hash is not None else None
-        self.draw_seeded(call, task, seed)
+    def note_absent(self, call: Call, task: Address, round_: int, ids: Sequence[Id]) -> None:
+        """Note who was drawn to train and did not commit in time."""
+        draft, stakes = self._draft(task)
+        enrolment.note_absent(draft, call, stakes, round_, ids)
+        self._keep(stakes.registry, draft)
 
-    def draw_seeded(self, call: Call, task: Address, seed: Digest | None) -> None:
+    def draw(self, call: Call, task: Address, header: bytes, block_hash: Digest | None) -> None:
+        """Draw the roles of the round from the header of the block that the opening named; None: it is out of reach."""
+        draft, stakes = self._draft(task)
+        rules.draw(draft, call, header, block_hash)
+        self._keep(stakes.registry, draft)
+
+    def draw_seeded(self, call: Call, task: Address, seed: Digest) -> None:
         """Draw the roles of the round from a seed that is known, as when a chain's run is played again."""
         draft, stakes = self._draft(task)
-        rules.draw(draft, call, seed)
+        rules.draw_seeded(draft, call, seed)
         self._keep(stakes.registry, draft)
 
     def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:

@@ -128,11 +128,15 @@ contract StakeRegistry is IStakeRegistry {
     /* SLASHING */
 
     /// @inheritdoc IStakeRegistry
-    function slash(address account, Slash kind, uint256 share) external returns (uint256 amount) {
+    function slash(address account, Slash kind, uint256 share)
+        external
+        returns (uint256 amount, uint256 left)
+    {
         uint256 limit = kind == Slash.Liveness ? MAX_LIVENESS : kind == Slash.NoReveal ? MAX_NO_REVEAL : 0;
         require(share <= limit, SlashTooHigh(kind, share, limit));
 
-        return _slash(account, kind, share, address(0), 0, WAD);
+        amount = _slash(account, kind, share, address(0), 0, WAD);
+        left = _allocations[msg.sender][account].bonded;
     }
 
     /// @inheritdoc IStakeRegistry

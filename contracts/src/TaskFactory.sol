@@ -15,6 +15,7 @@ import {TaskTerms} from "./libraries/TaskTerms.sol";
 /// @notice See `ITaskFactory`.
 contract TaskFactory is ITaskFactory {
     uint256 private constant WAD = 1e18;
+    uint64 private constant MAX_SEED_DELAY = 64;
 
     /* STORAGE */
 
@@ -25,6 +26,8 @@ contract TaskFactory is ITaskFactory {
     /// @inheritdoc ITaskFactory
     uint32 public immutable phaseFloor;
     /// @inheritdoc ITaskFactory
+    uint64 public immutable seedDelay;
+    /// @inheritdoc ITaskFactory
     uint64 public taskCount;
     /// @inheritdoc ITaskFactory
     mapping(uint64 taskId => address) public taskAt;
@@ -34,8 +37,13 @@ contract TaskFactory is ITaskFactory {
     /* CONSTRUCTOR */
 
     /// @param floor The least length of a phase on this chain, in seconds.
-    constructor(uint32 floor) {
+    /// @param delay How many blocks after its opening the one lies that seeds a draw.
+    constructor(uint32 floor, uint64 delay) {
+        // INVARIANT: whoever opens a draw in a block must not know the randomness that will seed it; its own block's is known.
+        require(delay >= 1 && delay <= MAX_SEED_DELAY, BadSeedDelay(delay));
+
         phaseFloor = floor;
+        seedDelay = delay;
         registry = address(new StakeRegistry());
         implementation = address(new TrainingTask());
     }
@@ -47,7 +55,10 @@ contract TaskFactory is ITaskFactory {
         TaskTerms.check(terms, msg.value, phaseFloor);
 
         taskId = ++taskCount;
-        task = Clones.cloneWithImmutableArgs(implementation, abi.encode(_origin(taskId, terms), terms));
+        // The address follows from sponsor, terms, money and number: after a reorganisation nobody's stake goes to other terms.
+        task = Clones.cloneDeterministicWithImmutableArgs(
+            implementation, abi.encode(_origin(taskId, terms), terms), bytes32(uint256(taskId))
+        );
         taskAt[taskId] = task;
         isTask[task] = true;
 
@@ -66,9 +77,14 @@ contract TaskFactory is ITaskFactory {
         uint256 forMiner = rest - forWorkers - forCommittee;
         // All ether there is fits 128 bits.
         // forge-lint: disable-next-item(unsafe-typecast)
-        return
-            Origin(
-                registry, taskId, msg.sender, uint128(forWorkers), uint128(forCommittee), uint128(forMiner)
-            );
+        return Origin(
+            registry,
+            taskId,
+            msg.sender,
+            uint128(forWorkers),
+            uint128(forCommittee),
+            uint128(forMiner),
+            seedDelay
+        );
     }
 }

@@ -18,7 +18,7 @@ import {TaskLists} from "./libraries/TaskLists.sol";
 import {TaskMoves} from "./libraries/TaskMoves.sol";
 import {TaskProof} from "./libraries/TaskProof.sol";
 import {TaskRound} from "./libraries/TaskRound.sol";
-import {Account, Place, Seats, State, TaskRules} from "./libraries/TaskState.sol";
+import {Account, Head, Place, Seats, State, TaskRules} from "./libraries/TaskState.sol";
 import {TaskTally} from "./libraries/TaskTally.sol";
 import {TaskUpdates} from "./libraries/TaskUpdates.sol";
 import {TaskViews} from "./libraries/TaskViews.sol";
@@ -49,7 +49,7 @@ contract TrainingTask is ITrainingTask {
         _s.place.round = 1;
         (_s.place.committeeSize, _s.place.rule) = (c.committeeSize, c.rule);
         _s.seats.convictedLine = TaskRound.NOBODY_CONVICTED;
-        _s.headRoot = c.firstRoot;
+        _s.heads[0].root = c.firstRoot;
         // All ether there is fits 128 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
         _s.escrow = uint128(msg.value);
@@ -77,6 +77,11 @@ contract TrainingTask is ITrainingTask {
         TaskEnrolment.applyChange(_s, who);
     }
 
+    /// @inheritdoc ITrainingTask
+    function noteAbsent(uint64 round, uint32[] calldata ids) external {
+        TaskEnrolment.noteAbsent(_s, round, ids);
+    }
+
     /// @inheritdoc IStakeTask
     function onStakeChanged(address who, uint256 bonded) external {
         TaskEnrolment.onStakeChanged(_s, who, bonded);
@@ -84,10 +89,7 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc IStakeTask
     function unbondingSeconds() external view returns (uint64) {
-        if (_s.place.phase == Phase.Ended) return 0;
-        TaskConfig memory c = TaskArgs.config();
-        return 2 * uint64(c.trainSeconds) + c.revealSeconds + c.scoreSeconds + c.tallySeconds + 3
-            * (uint64(c.proposeSeconds) + c.challengeSeconds);
+        return _s.place.phase == Phase.Ended ? 0 : TaskRound.unbondingSeconds();
     }
 
     /// @inheritdoc IStakeTask
@@ -98,14 +100,14 @@ contract TrainingTask is ITrainingTask {
     /* ROUND LIFE */
 
     /// @inheritdoc ITrainingTask
-    function draw() external {
-        TaskMoves.draw(_s);
+    function draw(bytes calldata header) external {
+        TaskMoves.draw(_s, header);
     }
 
     /// @inheritdoc ITrainingTask
     function commitUpdate(uint64 round, bytes32 digest) external {
         (Place storage p, uint32 id) = _acting(round, Phase.Train);
-        require(_trains(p, id), NotWorker(round));
+        require(TaskRound.trains(_s, p, _s.accounts[msg.sender], id), NotWorker(round));
         // Only one of the two answers is asked for.
         // slither-disable-next-line unused-return
         (bool committed,) = _s.updates.state(round, id);
@@ -114,6 +116,7 @@ contract TrainingTask is ITrainingTask {
 
         _s.updates.commit(round, id);
         _s.digests[id] = digest;
+        if (_s.accounts[msg.sender].missed != 0) _s.accounts[msg.sender].missed = 0;
 
         emit UpdateCommitted(round, id, digest);
     }
@@ -217,7 +220,8 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function noteFinding(bytes32 note) external {
-        require(_s.notes[note] == 0, AlreadyNoted());
+        // A note names its finder: whoever posts it first posts it for that one, so a second time changes nothing.
+        if (_s.notes[note] != 0) return;
 
         _s.notes[note] = block.number;
 
@@ -297,6 +301,11 @@ contract TrainingTask is ITrainingTask {
     }
 
     /// @inheritdoc ITrainingTask
+    function seedDelay() external view returns (uint64) {
+        return TaskArgs.origin().seedDelay;
+    }
+
+    /// @inheritdoc ITrainingTask
     function place() external view returns (PlaceView memory) {
         return TaskViews.place(_s);
     }
@@ -304,7 +313,7 @@ contract TrainingTask is ITrainingTask {
     /// @inheritdoc ITrainingTask
     function account(address who) external view returns (AccountView memory) {
         Account memory a = _s.accounts[who];
-        return AccountView(a.id, a.weight, a.activeFrom, a.wants, a.credit);
+        return AccountView(a.id, a.weight, a.activeFrom, a.wants, a.missed, a.credit);
     }
 
     /// @inheritdoc ITrainingTask
@@ -432,12 +441,18 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function headRoot() external view returns (bytes32) {
-        return _s.headRoot;
+        return TaskRound.head(_s, _s.place).root;
     }
 
     /// @inheritdoc ITrainingTask
     function headBlock() external view returns (bytes32) {
-        return _s.headBlock;
+        return TaskRound.head(_s, _s.place).blockCid;
+    }
+
+    /// @inheritdoc ITrainingTask
+    function olderHead() external view returns (bytes32 root, bytes32 blockCid) {
+        Head memory older = TaskRound.olderHead(_s, _s.place);
+        return (older.root, older.blockCid);
     }
 
     /* INTERNAL */
@@ -451,19 +466,6 @@ contract TrainingTask is ITrainingTask {
         require(block.timestamp < p.deadline, PhaseOver(p.deadline));
         id = _s.accounts[msg.sender].id;
         require(id != 0, NotEnrolled());
-    }
-
-    /// @dev A training member, a backup, or a worker not shut out by the draw.
-    function _trains(Place storage p, uint32 id) private view returns (bool) {
-        uint256 size = p.committeeSize;
-        uint256 seated = size + p.line;
-        uint256 seat = _s.roster.find(0, seated, id);
-        if (seat < size) return TaskRules.isElected(p.rule);
-        Account storage a = _s.accounts[msg.sender];
-        if (a.weight == 0 || a.activeFrom > p.round) return false;
-        // The miner does not train, its backups do.
-        if (seat < seated) return seat != size;
-        return !p.limited || _s.roster.find(seated, p.workers, id) < p.workers;
     }
 
     function _revealedOwn(uint64 round, uint256 id) private view returns (bool revealed) {

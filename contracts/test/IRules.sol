@@ -16,6 +16,9 @@ interface IRules {
         view
         returns (uint256 found, uint256 expected);
 
+    /* HEADER */
+    function mixHash(bytes calldata header) external pure returns (bool found, bytes32 value);
+
     /* SHARES */
     function headShare(uint256 alpha) external pure returns (uint256);
     function equal(uint256 count, uint256 available) external pure returns (uint256[] memory);
@@ -31,7 +34,13 @@ interface IRules {
     function judge(bytes[] calldata reveals, ScoreKind kind, Statistic statistic, uint256 updates)
         external
         pure
-        returns (uint256 included, uint256[] memory statistics, uint256 head);
+        returns (
+            uint256 included,
+            uint256 withheld,
+            uint256[] memory statistics,
+            uint256 head,
+            bool isHeadWithheld
+        );
     function deviation(
         bytes calldata scores,
         ScoreKind kind,

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {AggregateProof, Claim} from "../src/libraries/AggregateProof.sol";
+import {BlockHeader} from "../src/libraries/BlockHeader.sol";
 import {Committee} from "../src/libraries/Committee.sol";
 import {Lanes, Yardstick} from "../src/libraries/Lanes.sol";
 import {Merkle} from "../src/libraries/Merkle.sol";
@@ -33,6 +34,12 @@ contract RulesHarness is IRules {
         returns (uint256 found, uint256 expected)
     {
         return AggregateProof.refute(claim, position, evidence);
+    }
+
+    /* HEADER */
+
+    function mixHash(bytes calldata header) external pure returns (bool found, bytes32 value) {
+        return BlockHeader.mixHash(header);
     }
 
     /* SHARES */
@@ -78,10 +85,16 @@ contract RulesHarness is IRules {
     function judge(bytes[] calldata reveals, ScoreKind kind, Statistic statistic, uint256 updates)
         external
         pure
-        returns (uint256 included, uint256[] memory statistics, uint256 head)
+        returns (
+            uint256 included,
+            uint256 withheld,
+            uint256[] memory statistics,
+            uint256 head,
+            bool isHeadWithheld
+        )
     {
         Verdict memory verdict = Scores.judge(_startsOf(reveals), reveals.length, kind, statistic, updates);
-        return (verdict.included, verdict.statistics, verdict.head);
+        return (verdict.included, verdict.withheld, verdict.statistics, verdict.head, verdict.isHeadWithheld);
     }
 
     function deviation(
@@ -93,7 +106,7 @@ contract RulesHarness is IRules {
     ) external pure returns (uint256) {
         uint256[] memory starts = new uint256[](1);
         starts[0] = Scores.startOf(scores);
-        return Scores.deviations(starts, kind, Verdict(included, _roomy(statistics), 0), cap)[0];
+        return Scores.deviations(starts, kind, Verdict(included, 0, _roomy(statistics), 0, false), cap)[0];
     }
 
     function laneSums(bytes[] calldata losses, uint256 count)

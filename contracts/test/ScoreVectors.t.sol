@@ -33,11 +33,21 @@ contract ScoreVectorsTest is BaseTest {
     function test_judge_publishedVectors_agree() external view {
         uint256[] memory statistic = vm.parseJsonUintArray(_json, ".statistic");
         uint256[] memory head = vm.parseJsonUintArray(_json, ".head");
+        uint256[] memory withheld = vm.parseJsonUintArray(_json, ".withheld");
+        uint256[] memory headWithheld = vm.parseJsonUintArray(_json, ".head_withheld");
 
         vm.assertTrue(head.length != 0);
         for (uint256 i = 0; i < head.length; ++i) {
-            (uint256 included, uint256[] memory statistics, uint256 headScore) =
-                _rules.judge(_members(i), ScoreKind(_kind[i]), Statistic(statistic[i]), _updates[i]);
+            (
+                uint256 included,
+                uint256 notAvailable,
+                uint256[] memory statistics,
+                uint256 headScore,
+                bool isHeadWithheld
+            ) = _rules.judge(_members(i), ScoreKind(_kind[i]), Statistic(statistic[i]), _updates[i]);
+
+            vm.assertEq(notAvailable, withheld[i]);
+            vm.assertEq(isHeadWithheld, headWithheld[i] == 1);
 
             vm.assertEq(included, _included[i]);
             vm.assertEq(_ofIncluded(statistics, included), _words(_statistics[i]));

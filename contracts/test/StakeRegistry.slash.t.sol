@@ -9,11 +9,12 @@ contract StakeRegistrySlashTest is StakeRegistryTest {
         Slash kind = noReveal ? Slash.NoReveal : Slash.Liveness;
         share = _bound(share, 0, noReveal ? 0.05e18 : 0.01e18);
 
-        uint256 amount = _task.slash(_ada, kind, share);
+        (uint256 amount, uint256 left) = _task.slash(_ada, kind, share);
 
         vm.assertEq(amount, 10 ether * share / 1e18);
         vm.assertEq(_registry.burned(), amount);
         vm.assertEq(_stake().bonded, 10 ether - amount);
+        vm.assertEq(left, 10 ether - amount);
         _assertAllAccountedFor();
     }
 

@@ -31,7 +31,7 @@ contract StakeTask is IStakeTask {
         unbondingSeconds = 0;
     }
 
-    function slash(address account, Slash kind, uint256 share) external returns (uint256) {
+    function slash(address account, Slash kind, uint256 share) external returns (uint256, uint256) {
         return _registry.slash(account, kind, share);
     }
 

@@ -5,6 +5,7 @@ import {IStakeRegistry} from "../src/interfaces/IStakeRegistry.sol";
 import {ITaskFactory} from "../src/interfaces/ITaskFactory.sol";
 import {ITrainingTask, Rule, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
 import {BaseTest} from "./Base.t.sol";
+import {Headers} from "./Headers.sol";
 
 /// @notice Claims, and takes ether by claiming again.
 contract ReentrantCaller {
@@ -24,8 +25,8 @@ contract ReentrantCaller {
         }
     }
 
-    function draw() external {
-        _task.draw();
+    function draw(bytes calldata header) external {
+        _task.draw(header);
     }
 
     function claim() external {
@@ -41,8 +42,8 @@ contract RejectingCaller {
         _task = task;
     }
 
-    function draw() external {
-        _task.draw();
+    function draw(bytes calldata header) external {
+        _task.draw(header);
     }
 
     function claim() external {
@@ -64,12 +65,21 @@ abstract contract TaskTest is BaseTest {
     function setUp() public virtual {
         vm.warp(1_000_000);
         vm.roll(100);
-        _factory = ITaskFactory(vm.deployCode("TaskFactory.sol:TaskFactory", abi.encode(uint32(1))));
+        _factory =
+            ITaskFactory(vm.deployCode("TaskFactory.sol:TaskFactory", abi.encode(uint32(1), uint64(1))));
         _registry = IStakeRegistry(_factory.registry());
         _task = _create(_terms());
         for (uint256 i = 1; i <= PEOPLE; ++i) {
             _enrol(_account(i));
         }
+    }
+
+    /// @dev The header that seeds the open draw; its block is made to lie in the past.
+    function _seedHeader() internal returns (bytes memory header) {
+        uint256 at = _task.place().drawBlock;
+        header = Headers.header(at);
+        if (vm.getBlockNumber() <= at) vm.roll(at + 1);
+        vm.setBlockhash(at, keccak256(header));
     }
 
     function _create(TaskConfig memory terms) internal returns (ITrainingTask) {

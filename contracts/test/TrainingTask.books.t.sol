@@ -54,8 +54,9 @@ library Books {
 
     /* SHARES */
 
-    /// @notice One number of those that vouch: their mean, or element ⌊n/2⌋ of the sorted.
-    function statistic(uint256[] memory scores, bool isMean) internal pure returns (uint256) {
+    /// @notice One number for an update that a majority vouches for: the mean of those, or the median of all `seats`, a seat that
+    /// does not vouch counting as the largest.
+    function statistic(uint256[] memory scores, bool isMean, uint256 seats) internal pure returns (uint256) {
         uint256 sum = 0;
         for (uint256 i = 0; i < scores.length; ++i) {
             sum += scores[i];
@@ -63,7 +64,7 @@ library Books {
             for (uint256 j = 0; j < scores.length; ++j) {
                 if (scores[j] < scores[i] || (scores[j] == scores[i] && j < i)) ++below;
             }
-            if (!isMean && below == scores.length / 2) return scores[i];
+            if (!isMean && below == seats / 2) return scores[i];
         }
         return sum / scores.length;
     }

@@ -7,8 +7,7 @@ import {ReentrantCaller, RejectingCaller, TaskTest} from "./TaskScene.t.sol";
 contract TrainingTaskClaimTest is TaskTest {
     function test_claim_byAReentrantCaller_isPaidOnce() external {
         ReentrantCaller caller = new ReentrantCaller(_task);
-        vm.roll(block.number + 1);
-        caller.draw();
+        caller.draw(_seedHeader());
 
         caller.claim();
 
@@ -19,8 +18,7 @@ contract TrainingTaskClaimTest is TaskTest {
 
     function test_claim_byACallerThatRejectsEther_revertsAndHarmsNobody() external {
         RejectingCaller caller = new RejectingCaller(_task);
-        vm.roll(block.number + 1);
-        caller.draw();
+        caller.draw(_seedHeader());
         uint256 fee = _terms().callerFee;
 
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.TransferFailed.selector, address(caller), fee));

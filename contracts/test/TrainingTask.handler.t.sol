@@ -3,9 +3,17 @@ pragma solidity 0.8.37;
 
 import {Allocation, IStakeRegistry} from "../src/interfaces/IStakeRegistry.sol";
 import {ITaskFactory} from "../src/interfaces/ITaskFactory.sol";
-import {ITrainingTask, Phase, PlaceView, Rule, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
+import {
+    AccountView,
+    ITrainingTask,
+    Phase,
+    PlaceView,
+    Rule,
+    TaskConfig
+} from "../src/interfaces/ITrainingTask.sol";
 import {Statistic} from "../src/libraries/Scores.sol";
 import {Vm} from "./Base.t.sol";
+import {Headers} from "./Headers.sol";
 import {Books} from "./TrainingTask.books.t.sol";
 
 /// @notice A participant that answers ether by claiming and withdrawing again, and once more when that pays.
@@ -48,6 +56,8 @@ struct Now {
 struct Sets {
     uint8 committee;
     uint8 trainers;
+    /// Who was drawn to train, whether or not it still may.
+    uint8 seated;
     uint8 committed;
     /// Who committed to somebody else's sealed update.
     uint8 copied;
@@ -112,6 +122,10 @@ contract TrainingTaskHandler {
     uint64 private constant POSITION = 3;
     uint64 private constant PADDING = 61;
     uint256 private constant REACH = 256;
+    uint256 private constant SEED_DELAY = 1;
+    uint256 private constant UNBONDING = 11 * PHASE_SECONDS;
+    uint256 private constant MAJORITY = COMMITTEE / 2 + 1;
+    uint256 private constant MOST_MISSED = 3;
     uint256 private constant REDRAW = 3;
     uint256 private constant CALLER_FEE = 1e12;
     uint256 private constant BUDGET = ESCROW / 8 - 12 * CALLER_FEE;
@@ -146,10 +160,14 @@ contract TrainingTaskHandler {
     Stake[ACTORS] private _stakes;
     /// By actor, 32 bits each: what it weighs in a draw.
     uint256 private _weights;
-    /// The block whose hash decides; 0 while too few take part.
+    /// The block whose randomness decides; 0 while too few take part.
     uint256 private _drawBlock;
-    /// The ids of the next committee, 8 bits each.
+    /// The ids of the next committee, 8 bits each, and when it was elected.
     uint256 private _elected;
+    uint256 private _electedAt;
+    /// How often in a row each was noted as absent, and in which round last.
+    uint256[ACTORS] private _missed;
+    uint256[ACTORS] private _notedIn;
     bytes32[ACTORS] private _digests;
     /// A validator's scores are a function of this number.
     uint256[ACTORS] private _tastes;
@@ -158,6 +176,8 @@ contract TrainingTaskHandler {
     /// p_0 and the shares, 32 bits each.
     uint256 private _shares;
     uint256 private _head;
+    /// The head before it; 0 where there is none to go back to.
+    uint256 private _older;
     uint256 private _proposed;
     bytes32 private _proposedRoot;
     bytes32 private _sharesDigest;
@@ -226,7 +246,7 @@ contract TrainingTaskHandler {
         amount = 1 + amount % stake.bonded;
         vm.prank(actors[i]);
         uint256 number = registry.deallocate(address(task), amount);
-        uint256 releaseAt = vm.getBlockTimestamp() + (_now.phase == Phase.Ended ? 0 : 11 * PHASE_SECONDS);
+        uint256 releaseAt = vm.getBlockTimestamp() + (_now.phase == Phase.Ended ? 0 : UNBONDING);
         _asks.push(Ask(address(task), uint8(i), uint24(number), uint64(releaseAt), amount));
         stake.bonded -= uint128(amount);
         stake.unbonding += uint128(amount);
@@ -239,7 +259,7 @@ contract TrainingTaskHandler {
     function release(uint256 which, uint256 wait) external counted {
         uint256 count = _asks.length;
         if (count == 0) return;
-        if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + 11 * PHASE_SECONDS);
+        if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + UNBONDING);
         for (uint256 i = 0; i < 4 && i < count; ++i) {
             if (_release((which % count + i) % count)) return _succeed();
         }
@@ -298,6 +318,7 @@ contract TrainingTaskHandler {
         if (wait % 64 == 9) vm.roll(vm.getBlockNumber() + REACH);
         if (wait % 8 == 0) vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS + wait % 10);
         else if (wait % 8 != 7) _finish(who);
+        if (wait % 4 != 3) _noteAbsent();
         if (_move(who % ACTORS)) return _succeed();
         if (wait % 8 < 2) return;
         vm.warp(vm.getBlockTimestamp() + PHASE_SECONDS);
@@ -377,7 +398,7 @@ contract TrainingTaskHandler {
             for (uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.wants)); out != 0; out &= out - 1) {
                 _join(_lowest(out), MIN_STAKE);
             }
-            vm.roll(vm.getBlockNumber() + 1);
+            vm.roll(vm.getBlockNumber() + 1 + SEED_DELAY);
         } else if (phase == Phase.Train || phase == Phase.Reveal) {
             while (_work(0, 1 + seed % 7, false)) {}
         } else if (phase == Phase.Score || phase == Phase.Tally) {
@@ -427,7 +448,13 @@ contract TrainingTaskHandler {
 
     function _openIfEnough() private {
         uint256 needed = COMMITTEE + _minUpdates() + (_isElected ? 0 : 1);
-        if (_eligible(0) >= needed) _drawBlock = vm.getBlockNumber();
+        if (_eligible(0) >= needed) _openDraw();
+    }
+
+    /// @dev A committee that was elected too long ago could have taken its stake out by now.
+    function _openDraw() private {
+        if (vm.getBlockTimestamp() >= _electedAt + UNBONDING) _elected = 0;
+        _drawBlock = vm.getBlockNumber() + SEED_DELAY;
     }
 
     /// @dev How many others weigh something.
@@ -464,7 +491,36 @@ contract TrainingTaskHandler {
     function _isLocked(uint256 i) private view returns (bool) {
         if (_now.phase == Phase.Ended) return false;
         if (Books.lane(_weights, i) > _dueWeight(i)) return true;
-        return (_sets.committee | _sets.line | _sets.committed | _actorsOf(_elected)) >> i & 1 != 0;
+        uint256 holds = _sets.committee | _sets.line | _sets.committed;
+        // An election holds nobody before its draw opens; in later phases it is for the next round.
+        if (_now.phase == Phase.Draw && _drawBlock != 0) holds |= _actorsOf(_elected);
+        return holds >> i & 1 != 0;
+    }
+
+    /// @dev Whoever trains and did not commit is noted, once a round; the third time in a row it is out.
+    function _noteAbsent() private {
+        if (_now.phase < Phase.Reveal || _now.phase == Phase.Ended) return;
+        for (uint256 i = 0; i < ACTORS; ++i) {
+            uint32[] memory ids = new uint32[](1);
+            ids[0] = uint32(i + 1);
+            bool isAbsent = _isAbsent(i);
+            try task.noteAbsent(_now.round, ids) {
+                if (!isAbsent) _found("somebody was noted who is not absent");
+                _notedIn[i] = _now.round;
+                if (++_missed[i] < MOST_MISSED) continue;
+                _missed[i] = 0;
+                _sets.wants &= uint8(~(1 << i));
+                _weigh(i);
+            } catch {
+                if (isAbsent) _found("an absence cannot be noted");
+            }
+        }
+    }
+
+    function _isAbsent(uint256 i) private view returns (bool) {
+        if ((_sets.committed | _sets.committee) >> i & 1 != 0 || _notedIn[i] == _now.round) return false;
+        AccountView memory a = task.account(actors[i]);
+        return _sets.seated >> i & 1 != 0 && a.weight != 0 && a.activeFrom <= _now.round;
     }
 
     /// @dev Somebody who still can commits or opens an update. A copy is somebody else's seal, which cannot be opened.
@@ -495,6 +551,7 @@ contract TrainingTaskHandler {
             _digests[i] = digest;
             _values = Books.withLane(_values, i, value);
             _sets.committed |= uint8(1 << i);
+            _missed[i] = 0;
             if (copies) _sets.copied |= uint8(1 << i);
             return true;
         } catch {
@@ -639,7 +696,7 @@ contract TrainingTaskHandler {
         if (before.phase == Phase.Ended) return false;
         bytes memory data;
         if (before.phase == Phase.Draw) {
-            data = abi.encodeCall(ITrainingTask.draw, ());
+            data = abi.encodeCall(ITrainingTask.draw, (_seedHeader(i)));
         } else if (before.phase == Phase.Tally) {
             data = abi.encodeCall(ITrainingTask.tally, (before.round, _vectors()));
         } else {
@@ -650,12 +707,13 @@ contract TrainingTaskHandler {
         if (!done) return false;
 
         (uint256 guilty, uint256 share) = _negligent(before.phase);
+        uint256 withheld = before.phase == Phase.Tally ? _withheld() : 0;
         // A member of a training committee that did not open its own update cannot score: nobody waits for it.
         uint256 awaited = _isElected && before.phase == Phase.Score ? guilty & _sets.revealed : guilty;
         if (awaited != 0 || before.phase == Phase.Challenge) {
             if (vm.getBlockTimestamp() < before.deadline) _found("a phase ended before its time");
         }
-        _expectSlashed(guilty, share);
+        _expectSlashed(guilty | withheld, share);
         if (before.phase == Phase.Tally) _expectTally();
         if (before.phase == Phase.Challenge) {
             _sets.absent |= uint8(guilty);
@@ -666,8 +724,33 @@ contract TrainingTaskHandler {
             _credits[i] += CALLER_FEE;
         } else if (before.phase == Phase.Draw) {
             if (vm.getBlockNumber() <= _drawBlock + REACH) _found("a draw was put off");
-            _drawBlock = vm.getBlockNumber();
+            _openDraw();
         }
+    }
+
+    /// @dev The header of the block that seeds the draw, once that block is in the past; now and then another one is tried first.
+    function _seedHeader(uint256 i) private returns (bytes memory header) {
+        uint256 at = _drawBlock;
+        header = Headers.header(at);
+        uint256 number = vm.getBlockNumber();
+        if (at == 0 || number <= at || number > at + REACH) return header;
+        vm.setBlockhash(at, keccak256(header));
+        if (i % 4 != 0) return header;
+        try task.draw(Headers.header(at + 1)) {
+            _found("a draw from another header");
+        } catch {}
+    }
+
+    /// @dev Whose updates a majority of the committee says it could not get.
+    function _withheld() private view returns (uint256) {
+        uint256 said = _count(_sets.shown);
+        if (said < MAJORITY) return 0;
+        uint256 order = _order();
+        uint256 indices = 0;
+        for (uint256 k = 0; k < _count(order); ++k) {
+            if (said - _column(k).length >= MAJORITY) indices |= 1 << k;
+        }
+        return _actorsAt(order, indices);
     }
 
     /// @dev Who left undone what the phase asked of it, and what that costs.
@@ -771,12 +854,14 @@ contract TrainingTaskHandler {
         if (!_isElected) trainers &= ~(committee | 1 << (line[0] - 1));
         (_sets.committee, _sets.trainers, _sets.line) =
         (uint8(committee), uint8(trainers), uint8(_setOf(line)));
+        _sets.seated = uint8(trainers);
         if (_count(committee) != COMMITTEE) _found("a committee of the wrong size");
     }
 
     /// @dev Seed and stakes leave no choice who is drawn.
     function _expectDraw(uint256 members, uint256 line, uint256 workers, bool limited) private {
-        bytes32 seed = keccak256(abi.encode(block.chainid, address(task), _now.round, blockhash(_drawBlock)));
+        bytes32 seed =
+            keccak256(abi.encode(block.chainid, address(task), _now.round, Headers.mixHash(_drawBlock)));
         uint256 first = _elected == 0 ? COMMITTEE : 0;
         uint256 taken = _actorsOf(_elected);
         uint256 others = _eligible(taken) - first;
@@ -813,6 +898,7 @@ contract TrainingTaskHandler {
                 stake.bonded -= uint128(amount - fromUnbonding);
                 _stakes[i] = stake;
                 if (stake.bonded < MIN_STAKE) poor |= uint8(1 << i);
+                if (amount != 0) _weights = Books.withLane(_weights, i, _dueWeight(i));
             }
             if (found.bonded != stake.bonded || found.unbonding != stake.unbonding) {
                 _found("another slash than is due");
@@ -827,7 +913,7 @@ contract TrainingTaskHandler {
         bool isHead = task.headRoot() == _proposedRoot;
         if (carried && !isHead) _found("a carried proposal is not the head");
         _sets.carried = carried;
-        if (carried) _head = _proposed;
+        if (carried) (_older, _head) = (_head, _proposed);
         else if (isHead && _head != _proposed) _found("a minority made the head");
     }
 
@@ -836,28 +922,43 @@ contract TrainingTaskHandler {
         (bool[] memory included, uint32[] memory shares) = task.tallied();
         uint256 order = _order();
         uint256 count = _count(order);
-        if (_count(_sets.shown) <= COMMITTEE / 2) {
-            _sets.included = uint8(order);
+        if (_count(_sets.shown) < MAJORITY) {
             if (included.length != 0) _found("a minority decided");
             return;
         }
+        bool isLost = _isHeadLost();
         uint256[] memory statistics = new uint256[](count);
         uint256 chosen = 0;
         for (uint256 k = 0; k < count; ++k) {
             uint256[] memory scores = _column(k);
-            if (scores.length <= COMMITTEE / 2) continue;
+            if (scores.length < MAJORITY) continue;
             chosen |= 1 << k;
-            statistics[k] = Books.statistic(scores, _isMean());
+            statistics[k] = Books.statistic(scores, _isMean(), COMMITTEE);
         }
         _sets.included = uint8(_actorsAt(order, chosen));
         _sets.formed = _count(chosen) >= _minUpdates();
         _judgeJudges(statistics, chosen);
-        if (_flags(included) != (_sets.formed ? chosen : 0)) _found("included against the majority");
+        bool goesOn = _sets.formed && !isLost;
+        if (_flags(included) != (goesOn ? chosen : 0)) _found("included against the majority");
         if (!_sets.formed || _isAttested) return;
 
-        _keepShares(shares);
-        if (_shares != _headShare() | _dueShares(statistics, chosen)) _found("other shares than are due");
-        if (_isElected) _elect(statistics, chosen, order);
+        uint256 due = _headShare() | _dueShares(statistics, chosen);
+        if (goesOn) _keepShares(shares);
+        else _shares = due;
+        if (_shares != due) _found("other shares than are due");
+        if (_isElected && goesOn) _elect(statistics, chosen, order);
+    }
+
+    /// @dev A majority that cannot get the head goes back to the one before it, once.
+    function _isHeadLost() private returns (bool) {
+        uint256 without = 0;
+        for (uint256 members = _sets.shown; members != 0; members &= members - 1) {
+            if (_hasNoHead(_tastes[_lowest(members)])) ++without;
+        }
+        if (without < MAJORITY || _older == 0) return false;
+        (_head, _older) = (_older, 0);
+        if (task.headRoot() != _root(_head)) _found("the older head is not the head");
+        return true;
     }
 
     /// @dev What those gave the update who vouch for it.
@@ -912,6 +1013,7 @@ contract TrainingTaskHandler {
         }
         if (electable >= COMMITTEE) {
             _elected = ids >> 8 * ((electable - COMMITTEE) / 2) & ((1 << 8 * COMMITTEE) - 1);
+            _electedAt = vm.getBlockTimestamp();
         }
         if (_packed(task.elected()) != _elected) _found("another committee was elected");
     }
@@ -929,7 +1031,7 @@ contract TrainingTaskHandler {
                 i
             ] += byShares
                 ? FOR_WORKERS * Books.lane(_shares, k) / (TOTAL - _headShare())
-                : FOR_WORKERS / _count(sets.included);
+                : FOR_WORKERS / (sets.formed ? _count(sets.included) : _minUpdates());
         }
         uint256 paid = sets.shown;
         if (sets.formed) paid &= ~uint256(sets.convicted | sets.absent);
@@ -1047,6 +1149,11 @@ contract TrainingTaskHandler {
         return taste & 1 != 0 || taste >> (8 + 2 * k) & 3 != 0;
     }
 
+    /// @dev One validator in eight could not get the head.
+    function _hasNoHead(uint256 taste) private pure returns (bool) {
+        return taste & 0xe == 0xe;
+    }
+
     /// @dev Between 1 and 3 where losses count in 10^-12.
     function _scoreOf(uint256 taste, uint256 k) private pure returns (uint256) {
         return 1e12 + (taste >> (64 + 40 * k)) % 2e12;
@@ -1061,7 +1168,7 @@ contract TrainingTaskHandler {
     /// @dev The head's loss, then one entry per update in the rule's form.
     function _vector(uint256 taste) private view returns (bytes memory scores) {
         uint256 count = _now.updates;
-        scores = abi.encodePacked(uint64(1e12));
+        scores = abi.encodePacked(_hasNoHead(taste) ? type(uint64).max : uint64(1e12));
         if (_rule > Rule.CommitteeFar) {
             uint256 bits = 0;
             for (uint256 k = 0; k < count; ++k) {
@@ -1205,7 +1312,9 @@ contract TrainingTaskHandler {
         delete _claimed;
         delete _credits;
         (forced, _settled, _head, _sharesDigest) = (0, 0, _filled(BIAS), 0);
-        (_weights, _drawBlock, _elected) = (0, 0, 0);
+        (_weights, _drawBlock, _elected, _older) = (0, 0, 0, 0);
+        delete _missed;
+        delete _notedIn;
         _sets.poor = uint8(EVERYBODY);
         delete _now;
         _now.round = 1;

@@ -16,7 +16,7 @@ abstract contract TrainingTaskInvariants is BaseTest {
     function setUp() external {
         vm.warp(1_000_000);
         vm.roll(100);
-        address factory = vm.deployCode("TaskFactory.sol:TaskFactory", abi.encode(uint32(1)));
+        address factory = vm.deployCode("TaskFactory.sol:TaskFactory", abi.encode(uint32(1), uint64(1)));
         _handler = TrainingTaskHandler(
             vm.deployCode("TrainingTask.handler.t.sol:TrainingTaskHandler", abi.encode(factory, _rule()))
         );

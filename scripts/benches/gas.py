@@ -21,6 +21,7 @@ from typing import Any
 from chainfl import tools
 from chainfl.artifacts import load
 from chainfl.chain.abi import functions
+from chainfl.chain.evidence import encode_header
 from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
 from chainfl.codec.merkle import fold
 from chainfl.errors import ChainflError, OutsideError
@@ -207,10 +208,17 @@ class Scene:
         """A commitment."""
         return commitment(CHAIN_ID, self.task, 1, self.number, phase, sender, payload, SALT)
 
+    def draw(self, caller: Address) -> int:
+        """Draw with the header of the block that the opening named, once it is there."""
+        at = int(self.node.read("TrainingTask", self.task, "place")[4])
+        while int(self.node.rpc("eth_blockNumber"), 16) < at:
+            self.node.rpc("evm_mine")
+        return self.call(caller, "draw", encode_header(self.node.rpc("eth_getBlockByNumber", hex(at), False)))
+
     def play_to_propose(self) -> dict[int, Known]:
         """Everybody acts until the proposer's turn; answers the updates by id."""
         number, caller = self.number, who(1)
-        self.call(caller, "draw")
+        self.draw(caller)
         committee, proposers = self.ids("committee"), self.ids("proposers")
         out = set() if self.config.rule.is_elected else {*committee, proposers[0]}
         count = self.node.read("TrainingTask", self.task, "accountCount")
@@ -358,7 +366,7 @@ def empty_scene(node: Node, config: TaskConfig) -> tuple[Scene, Address]:
         return _address(node.send(who(0), None, code + arguments)["contractAddress"])
 
     node.rpc("anvil_setBalance", _hex(who(0)), hex(10**24))
-    factory = deploy("TaskFactory", (1).to_bytes(32, "big"))
+    factory = deploy("TaskFactory", (1).to_bytes(32, "big") + (2).to_bytes(32, "big"))
     registry = _address(node.read("TaskFactory", factory, "registry"))
     data = functions("TaskFactory")["createTask"].call_data(config.as_tuple())
     created = node.send(who(0), factory, data, ETHER)
@@ -438,12 +446,12 @@ def draw_gas(people: int, updates: int) -> int:
         built, registry = empty_scene(node, config)
         enough = COMMITTEE + 1 + config.min_updates
         enrol_many(built, registry, range(1, enough + 1))
-        built.call(who(1), "draw")
+        built.draw(who(1))
         enrol_many(built, registry, range(enough + 1, people + 1))
         for _ in ("Train is extended", "Void"):
             node.rpc("evm_increaseTime", PHASE_SECONDS)
             built.call(who(1), "advance", 1)
-        return built.call(who(1), "draw")
+        return built.draw(who(1))
 
 
 def measure(quick: bool) -> Report:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eth_abi.abi import encode as abi_encode
-from pyrevm import EVM, BlockEnv, CfgEnv, Env
+from pyrevm import EVM, AccountInfo, BlockEnv, CfgEnv, Env
 
 from chainfl.artifacts import Artifact, load
 from chainfl.chain.abi import functions
@@ -14,6 +14,13 @@ from chainfl.types import Address
 
 RICH: Final = 10**30
 _READER: Final = "0x" + "ee" * 20
+_HISTORY: Final = "0x0000f90827f1c53a10cb7a02335b175320002935"
+_HISTORY_BLOCKS: Final = 8191
+_HISTORY_CODE: Final = bytes.fromhex(
+    "3373fffffffffffffffffffffffffffffffffffffffe14604657602036036042575f35600143038111604257611fff814303"
+    "11604257611fff9006545f5260205ff35b5f5ffd5b5f35611fff60014303065500"
+)
+"""The bytes that EIP-2935 gives."""
 _OUTPUT: Final = re.compile(r"output: 0x([0-9a-f]*)")
 
 
@@ -52,6 +59,15 @@ class Chain:
     def at(self, block_number: int, now: int) -> None:
         """Set the clock."""
         self.evm.set_block_env(BlockEnv(number=block_number, timestamp=now))
+
+    def keep_history(self) -> None:
+        """Put EIP-2935's contract where the hashes of the last 8191 blocks are asked for."""
+        self.evm.insert_account_info(_HISTORY, AccountInfo(nonce=1, code=_HISTORY_CODE))
+
+    def keep_hash(self, block_number: int, hash_: bytes) -> None:
+        """What the history contract knows of a block."""
+        slot = block_number % _HISTORY_BLOCKS
+        self.evm.insert_account_storage(_HISTORY, slot, int.from_bytes(hash_, "big"))
 
     def deploy(self, artifact: Artifact, deployer: Address, arguments: bytes = b"") -> Address:
         """Deploy a contract and, once each, the libraries it needs."""
@@ -103,10 +119,6 @@ class Chain:
     def balance(self, of: Address) -> int:
         """Ether at an address."""
         return int(self.evm.get_balance(text(of)))
-
-    def block_hash(self, number: int) -> bytes:
-        """What the opcode gives for a block within its reach."""
-        return bytes(self.evm.block_hash(number))
 
     def _fund(self, account: Address) -> None:
         if account not in self._rich:

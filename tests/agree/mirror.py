@@ -28,6 +28,7 @@ _ACTIONS: Final = frozenset(
         "enrol",
         "leave",
         "apply_change",
+        "note_absent",
         "commit_update",
         "reveal_update",
         "commit_scores",
@@ -46,7 +47,7 @@ _ACTIONS: Final = frozenset(
 
 
 class Mirror:
-    """Looks like a `World`; its transactions run twice. The hash that seeds a draw is the chain's."""
+    """Looks like a `World`; its transactions run twice."""
 
     def __init__(self, twin: Twin) -> None:
         """A world over a twin of its own."""
@@ -58,11 +59,11 @@ class Mirror:
             return getattr(self.twin.world, name)
         return lambda call, *arguments: self._act(name, call, *arguments)
 
-    def draw(self, call: Call, task: Address, block_hash: object) -> object:
+    def draw(self, call: Call, task: Address, header: bytes, block_hash: object) -> object:
         """A draw; without a hash the block has to be out of the chain's reach."""
         opened = self.twin.world.tasks[task].round.draw_block
         assert (block_hash is None) == (call.block_number - opened > REACH)
-        return self._act("draw", call, task)
+        return self._act("draw", call, task, header)
 
     def withdraw(self, call: Call, amount: int, to: Address) -> object:
         """Free stake goes to its owner."""
@@ -105,5 +106,5 @@ def scene(
         raise twin.refusal
     built = Scene(cast(World, Mirror(twin)), task, models={merkle.root(HEAD): HEAD}, block=twin.block)
     for number, amount in enumerate(stakes, 1):
-        scenes.enrol(built, address(number), amount * terms.min_stake)
+        scenes.enrol(built, address(number), amount * scenes.usual_stake(terms))
     return built

@@ -13,7 +13,8 @@ from chainfl.codec.commitments import commitment, finder_note, validator_payload
 from chainfl.codec.scores import Scores, encode_scores, unavailable
 from chainfl.codec.vector import Vector
 from chainfl.protocol.combine import combine, combine_ranks
-from chainfl.protocol.enrolment import unbonding_seconds
+from chainfl.protocol.enrolment import MOST_MISSED, is_absent, unbonding_seconds
+from chainfl.protocol.events import Absent, Silent
 from chainfl.protocol.proof import Evidence, Leaf, gather
 from chainfl.protocol.shares import equal, head_share
 from chainfl.protocol.state import Task
@@ -21,9 +22,9 @@ from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import claim_of, ordered_roots, revealed_vectors, trains
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Rule, Statistic, TaskConfig
 from tests.agree.twin import CHAIN_ID, Twin
-from tests.protocol.scene import HEAD, SPONSOR, STRANGER, D, address, config, vector
+from tests.protocol.scene import HEAD, REACH, SPONSOR, STRANGER, D, address, config, header_of, vector
 
-STEPS: Final = 150
+STEPS: Final = 200
 """How long one sequence may get."""
 FIRST: Final = 0x1000
 """Participants live above the precompiled contracts, which refuse ether."""
@@ -62,11 +63,14 @@ class Play:
     updates: dict[tuple[Address, int, Address], Sealed] = field(default_factory=dict)
     scores: dict[tuple[Address, int, Address], tuple[bytes, Digest]] = field(default_factory=dict)
     lies: dict[Digest, int] = field(default_factory=dict)
+    lazy: frozenset[Address] = frozenset()
+    """Who never commits an update."""
 
     # Scene
 
     def start(self) -> None:
         """Create the tasks and enrol (nearly) everybody."""
+        self.lazy = frozenset(self.random.sample(self.people, self.random.choice([0, 2, 3])))
         for _ in range(2 if self.random.random() < 0.1 else 1):
             terms = random_terms(self.random)
             escrow = self.random.choice([terms.rounds * terms.caller_fee * 12, 10**17, 3 * 10**17 + 7])
@@ -178,6 +182,11 @@ class Play:
         after = self.task(task).round
         assert (after.number, after.attempt, after.phase) >= before
         for _, event in self.twin.world.log[log:]:
+            self.twin.seen[f"event {type(event).__name__}"] += 1
+            if isinstance(event, Absent) and event.times == MOST_MISSED:
+                self.twin.seen["put out"] += 1
+            if isinstance(event, Silent) and event.phase is Phase.TALLY and event.id in round_.order:
+                self.twin.seen["withheld update"] += 1
             if getattr(event, "outcome", None) is Outcome.VOID:
                 self.twin.seen[f"void in {before[2].name}"] += 1
                 self.twin.seen["void"] += 1
@@ -208,15 +217,19 @@ class Play:
         round_ = self.task(task).round
         if round_.draw_block == 0:
             self.twin.draw(STRANGER, task)
+            if self.random.random() < (0.8 if self.task(task).elected else 0.3):
+                self.twin.now += unbonding_seconds(self.task(task)) - self.random.choice([0, 1])
             self._each(task, 0.9, self.people, lambda who: self._rejoin(task, who))
             if self.task(task).round.draw_block == 0 and self.random.random() < 0.3:
                 self.twin.abandon(SPONSOR, task)
             return
-        if round_.draw_block == self.twin.block and self.random.random() < 0.3:
-            self.twin.block -= 1
+        if self.twin.block <= round_.draw_block and self.random.random() < 0.3:
             self.twin.draw(STRANGER, task)
+        self.twin.block = max(self.twin.block, round_.draw_block)
         if self.random.random() < 0.05:
-            self.twin.block += 300
+            self.twin.block += self.random.choice([300, REACH - 1, REACH, REACH + 1])
+        if self.random.random() < 0.05:
+            self.twin.draw(STRANGER, task, header_of(round_.draw_block + 1))
         if self.random.random() < 0.1 and zeal:
             self.wild(task)
         self.twin.draw(self.random.choice([STRANGER, *self.people]), task)
@@ -233,10 +246,22 @@ class Play:
 
     def _train(self, task: Address, zeal: float) -> None:
         ours = self.task(task)
-        workers = [a for a in ours.addresses if trains(ours, ours.accounts[a])]
+        if self.random.random() < 0.7:
+            self.note_absent(task)
+        workers = [a for a in ours.addresses if trains(ours, ours.accounts[a]) and a not in self.lazy]
         self.random.shuffle(workers)
         self._each(task, zeal, workers, lambda who: self.commit(task, who))
         self._leave(task)
+
+    def note_absent(self, task: Address) -> None:
+        """Note those who did not commit, mostly all of them, sometimes somebody who did or does not train."""
+        ours = self.task(task)
+        if ours.round.drawn is None:
+            return
+        ids = [ours.accounts[a].id for a in ours.addresses if is_absent(ours, ours.accounts[a])]
+        if self.random.random() < 0.1:
+            ids.append(Id(self.random.randrange(len(ours.addresses) + 3)))
+        self.twin.note_absent(self.random.choice([STRANGER, *self.people]), task, ours.round.number, ids)
 
     def commit(self, task: Address, who: Address) -> None:
         """Commit to an update: mostly one of its own, sometimes a copy, the head or a root without bytes."""
@@ -263,6 +288,8 @@ class Play:
 
     def _reveal(self, task: Address, zeal: float) -> None:
         ours = self.task(task)
+        if self.random.random() < 0.9:
+            self.note_absent(task)
         actors = [self.who(task, id_) for id_ in ours.round.updates]
         self._each(task, zeal, actors, lambda who: self.reveal(task, who))
         self._leave(task)
@@ -289,13 +316,16 @@ class Play:
             self.scores[task, ours.round.number, who] = scores, salt
 
     def random_scores(self, ours: Task) -> bytes:
-        """Score bytes of the right form."""
+        """Score bytes of the right form. In some rounds an update, or the head, is kept from nearly everybody."""
         kind = score_kind(ours.config.rule)
         width = kind.value
         entries = []
-        for _ in ours.round.order:
+        fate = Random(f"{ours.address.hex()} {ours.round.number} {ours.round.seed.hex()}")
+        hidden = fate.randrange(20)
+        is_head_hidden = ours.older_head is not None and fate.random() < 0.4
+        for index, _ in enumerate(ours.round.order):
             choice = self.random.random()
-            if choice < 0.05:
+            if choice < (0.85 if index == hidden else 0.05):
                 entries.append(unavailable(kind))
             elif width == 1:
                 entries.append(1)
@@ -306,6 +336,8 @@ class Play:
                     self.random.choice([10**11, 10**12, 3 * 10**12]) + self.random.randrange(10**11)
                 )
         head = self.random.choice([10**12, 10**12 + 5, 2**64 - 1, self.random.getrandbits(64)])
+        if is_head_hidden and self.random.random() < 0.9:
+            head = 2**64 - 1
         return encode_scores(kind, Scores(head, tuple(entries)))
 
     def _tally(self, task: Address, zeal: float) -> None:
@@ -397,10 +429,16 @@ class Play:
         voters = [self.who(task, id_) for id_ in round_.committee]
         lean = self.random.choice([1.0, 0.8, 0.3])
         self._each(task, zeal, voters, lambda who: self.vote(task, who, self.random.random() < lean))
+        if self.task(task).elected and self.random.random() < 0.7:
+            self._each(task, 0.6, self.people, lambda who: self._go(task, who))
         if self.random.random() < 0.75:
             self.prove(task, self.random.choice([STRANGER, *self.people]))
         if self.task(task).round.phase is Phase.CHALLENGE and self.task(task).round.attempt == attempt:
             self._leave(task)
+
+    def _go(self, task: Address, who: Address) -> None:
+        """Leave a round that has elected, so that the next draw has to wait."""
+        self.twin.leave(who, task)
 
     def vote(self, task: Address, who: Address, attests: bool) -> None:
         """Attest or object."""
@@ -480,6 +518,9 @@ class Play:
             lambda: twin.apply_change(STRANGER, task, who),
             lambda: twin.apply_change(STRANGER, task, who),
             lambda: twin.draw(who, task),
+            lambda: twin.draw(who, task, random.choice([b"", b"\xf9", header_of(7)])),
+            lambda: self.note_absent(task),
+            lambda: twin.note_absent(who, task, max(0, number), [Id(random.randrange(9))]),
             lambda: twin.commit_update(who, task, max(0, number), digest),
             lambda: self.commit(task, who) if ours.round.drawn else None,
             lambda: self.reveal(task, who),
@@ -517,8 +558,8 @@ def random_terms(random: Random) -> TaskConfig:
         committee_size=size,
         min_updates=least,
         max_updates=least + random.choice([0, 1, 3]),
-        redraw_every=random.choice([1, 2, 10]),
-        rounds=random.choice([1, 2, 3]),
+        redraw_every=random.choice([1, 2, 10, 10]),
+        rounds=random.choice([1, 2, 3, 6, 6]),
         target=random.choice([0] * 18 + [10**18, 2**128 - 2]),
         caller_fee=random.choice([0, 10**12]),
         dev_cap=random.choice([0, 10**15, WAD, 2**128 - 1]),

@@ -11,7 +11,8 @@ from tests.agree import mirror
 from tests.agree.evm import text
 from tests.agree.mirror import Mirror
 from tests.protocol import test_attacks as attacks
-from tests.protocol.scene import STRANGER
+from tests.protocol import test_attacks_on_availability as availability
+from tests.protocol.scene import STRANGER, header_of
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +20,13 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _in_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenes of this module's tests act on rules and bytecode."""
-    monkeypatch.setattr(attacks, "scene", mirror.scene)
-    monkeypatch.setattr(attacks, "address", mirror.address)
+    for module in (attacks, availability):
+        monkeypatch.setattr(module, "scene", mirror.scene)
+        monkeypatch.setattr(module, "address", mirror.address)
 
 
-globals().update({name: test for name, test in vars(attacks).items() if name.startswith("test_")})
+for _module in (attacks, availability):
+    globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
 
 
 def _thief(task: bytes) -> bytes:
@@ -38,9 +41,12 @@ def test_a_claimer_that_re_enters_is_paid_once() -> None:
     played = attacks.crowd()
     task, thief, chain = played.task_address, mirror.address(1000), cast(Mirror, played.world).twin.chain
     chain.evm.insert_account_info(text(thief), AccountInfo(code=_thief(task)))
-    call = played.call(STRANGER)
+    at = played.task.round.draw_block
+    played.block = max(played.block, at)
+    call, header = played.call(STRANGER), header_of(at)
+    chain.keep_hash(at, keccak256(header))
     chain.at(call.block_number, call.now)
-    chain.send(STRANGER, thief, functions("TrainingTask")["draw"].call_data())
+    chain.send(STRANGER, thief, functions("TrainingTask")["draw"].call_data(header))
     fee, balance = played.task.config.caller_fee, chain.balance(task)
     owed = chain.read("TrainingTask", task, "owed")
     assert chain.read("TrainingTask", task, "creditOf", text(thief), []) == fee

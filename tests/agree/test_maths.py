@@ -19,6 +19,7 @@ from chainfl.codec.scores import (
 from chainfl.errors import ScoresError
 from chainfl.protocol import rewards, shares
 from chainfl.protocol.proof import Claim, Evidence, Leaf, check_evidence
+from chainfl.protocol.tally import as_flags
 from chainfl.types import TOTAL, WAD, Rule, Statistic
 from tests.contracts.evm import Deployed
 from tests.protocol.scene import config
@@ -131,15 +132,19 @@ def test_bits_give_the_same_inclusion_head_and_deviations(libraries: Deployed) -
         ]
         terms = replace(TERMS[Rule.MEAN], committee_size=size, unique_roots=False)
 
-        included, statistics, head = libraries.call("judge", reveals, BIT, int(statistic), updates)
+        included, withheld, statistics, head, is_head_withheld = libraries.call(
+            "judge", reveals, BIT, int(statistic), updates
+        )
 
         expected = shares.included(vouches_RC, [bytes(32)] * updates, bytes(32), terms)
-        assert [bool(included >> i & 1) for i in range(updates)] == expected
+        assert as_flags(included, updates) == tuple(expected)
+        assert as_flags(withheld, updates) == tuple(shares.is_withheld(row, size) for row in vouches_RC)
         numbers = [score for score in heads if score != UNAVAILABLE]
         if len(numbers) >= shares.majority(size):
-            assert head == shares.statistic_of(numbers, statistic, shares.SCORE_TO_WAD)
+            assert head == shares.statistic_of(numbers, statistic, shares.SCORE_TO_WAD, size)
         else:
             assert head == NO_NUMBER
+        assert is_head_withheld == shares.is_withheld([score != UNAVAILABLE for score in heads], size)
         kept = [row[-1] for row, counts in zip(vouches_RC, expected, strict=True) if counts]
         if kept:
             found = libraries.one("deviation", reveals[-1], BIT, included, list(statistics), cap)

@@ -20,7 +20,7 @@ from chainfl.protocol.views import earnings, ordered_roots
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
 from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
-from tests.protocol.scene import REACH
+from tests.protocol.scene import REACH, header_of
 
 CHAIN_ID: Final = 31337
 DEPLOYER: Final = Address(b"\xde" * 20)
@@ -127,15 +127,28 @@ class Twin:
             sender, task, "applyChange", (who,), lambda call: self.world.apply_change(call, task, who)
         )
 
-    def draw(self, sender: Address, task: Address) -> str | None:
-        """Draw the round's roles."""
+    def draw(self, sender: Address, task: Address, header: bytes | None = None) -> str | None:
+        """Draw the round's roles, with the right header unless told otherwise."""
+        at = self.world.tasks[task].round.draw_block
+        right = header_of(at)
+        given = right if header is None else header
+        self.chain.keep_hash(at, keccak256(right))
 
         def act(call: Call) -> None:
-            at = self.world.tasks[task].round.draw_block
-            within = call.block_number - at <= REACH
-            self.world.draw(call, task, self.chain.block_hash(at) if within else None)
+            is_known = call.block_number - at <= REACH
+            self.world.draw(call, task, given, keccak256(right) if is_known else None)
 
-        return self._task(sender, task, "draw", (), act)
+        return self._task(sender, task, "draw", (given,), act)
+
+    def note_absent(self, sender: Address, task: Address, round_: int, ids: Sequence[Id]) -> str | None:
+        """Note who did not commit."""
+        return self._task(
+            sender,
+            task,
+            "noteAbsent",
+            (round_, ids),
+            lambda call: self.world.note_absent(call, task, round_, ids),
+        )
 
     def commit_update(self, sender: Address, task: Address, round_: int, digest: Digest) -> str | None:
         """Commit to an update."""
@@ -345,6 +358,8 @@ class Twin:
             "sponsor": static([ours.sponsor]),
             "headRoot": ours.head_root,
             "headBlock": ours.head_block,
+            "olderHead": static(_older_head(ours)),
+            "seedDelay": static([ours.seed_delay]),
             "accountCount": static([len(ours.addresses)]),
             "eligible": static([ours.eligible]),
             "totalWeight": static([ours.total_weight]),
@@ -379,7 +394,7 @@ class Twin:
 
     def _compare_account(self, ours: Task, address: Address) -> None:
         account, task = ours.accounts[address], ours.address
-        told = (account.id, account.weight, account.active_from, account.wants)
+        told = (account.id, account.weight, account.active_from, account.wants, account.missed)
         self._expect(task, "account", static([*told, ours.credits.get(address, 0)]), address)
         self._expect(task, "update", static(_update(ours, account.id)), account.id)
         self._expect(task, "scoresOf", static(_scores(ours.round, account.id)), account.id)
@@ -392,10 +407,17 @@ class Twin:
         self.chain.expect("TrainingTask", task, name, arguments, expected)
 
 
+def _older_head(task: Task) -> list[bytes]:
+    older = task.older_head
+    return [bytes(32), bytes(32)] if older is None else [older.root, older.block]
+
+
 def new_twin(chain: Chain, floors: Floors = LOW) -> Twin:
     """A fresh factory and registry on the chain, and a fresh world."""
     chain.at(1, 1)
-    factory = chain.deploy(load("TaskFactory"), DEPLOYER, packed(["uint32"], [floors.phase_seconds]))
+    chain.keep_history()
+    made_with = packed(["uint32", "uint64"], [floors.phase_seconds, floors.seed_delay])
+    factory = chain.deploy(load("TaskFactory"), DEPLOYER, made_with)
     registry = Address(bytes.fromhex(chain.read("TaskFactory", factory, "registry")[2:]))
     return Twin(chain, World(CHAIN_ID, registry, floors), factory, registry)
 

@@ -88,16 +88,18 @@ def test_scores_give_the_same_inclusion_statistics_and_deviations(rules: Deploye
             for j in range(size)
         ]
 
-        included, statistics, _ = rules.call("judge", reveals, kind, int(statistic), updates)
+        included, withheld, statistics, _, _ = rules.call("judge", reveals, kind, int(statistic), updates)
 
         gaps_CK: list[list[int | None]] = [[] for _ in range(size)]
         for i, row in enumerate(scores_RC):
             numbers = [s for j, s in enumerate(row) if j not in silent and s != UNAVAILABLE[kind]]
             counts = len(numbers) >= shares.majority(size)
             assert bool(included >> i & 1) == counts
+            said = [s != UNAVAILABLE[kind] for j, s in enumerate(row) if j not in silent]
+            assert bool(withheld >> i & 1) == shares.is_withheld(said, size)
             if not counts:
                 continue
-            value = shares.statistic_of(numbers, statistic, factor)
+            value = shares.statistic_of(numbers, statistic, factor, size)
             assert statistics[i] == value
             for j, score in enumerate(row):
                 gaps_CK[j].append(None if score == UNAVAILABLE[kind] else abs(score * factor - value))

@@ -7,6 +7,7 @@ import numpy as np
 
 from chainfl.codec import merkle
 from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
+from chainfl.codec.header import encode_header
 from chainfl.codec.scores import Scores, encode_scores
 from chainfl.codec.vector import Vector
 from chainfl.protocol.combine import combine, combine_ranks
@@ -23,8 +24,13 @@ D = 200
 SALT = bytes(31) + b"\x07"
 SPONSOR = Address(b"\x51" * 20)
 STRANGER = Address(b"\x99" * 20)
-REACH = 256
-"""How many blocks back a chain without a history contract knows hashes."""
+REACH = 8191
+"""How many blocks back a chain knows hashes (EIP-2935)."""
+
+
+def header_of(block_number: int) -> bytes:
+    """The header of a block on the chain that tests play on."""
+    return encode_header(block_number, keccak256(block_number.to_bytes(32, "big")))
 
 
 def address(number: int) -> Address:
@@ -65,7 +71,7 @@ def config(rule: Rule = Rule.SOFTMAX, **changes: object) -> TaskConfig:
         max_samples=10_000,
         rounds=4,
         target=0,
-        min_stake=ETHER,
+        min_stake=9 * ETHER // 10,
         train_seconds=60,
         reveal_seconds=60,
         score_seconds=60,
@@ -126,9 +132,19 @@ class Scene:
         """Let the phase's deadline pass."""
         self.now = self.task.round.deadline
 
-    def draw(self) -> None:
-        """Draw the round."""
-        self.world.draw(self.call(STRANGER), self.task_address, keccak256(self.number.to_bytes(32, "big")))
+    def draw(self, header: bytes | None = None) -> None:
+        """Draw the round, once the block that seeds it is there."""
+        at = self.task.round.draw_block
+        self.block = max(self.block, at)
+        right = header_of(at)
+        self.world.draw(
+            self.call(STRANGER), self.task_address, right if header is None else header, keccak256(right)
+        )
+
+    def draw_too_late(self) -> None:
+        """Call for a draw whose seed is out of reach."""
+        self.block = self.task.round.draw_block + REACH
+        self.world.draw(self.call(STRANGER), self.task_address, b"", None)
 
     def apply_queued(self) -> None:
         """Bring every account's weight in line, as anyone may once the draw is done."""
@@ -328,8 +344,13 @@ def scene(
     built = Scene(world, task_address, models={merkle.root(HEAD): HEAD})
     world.create_task(built.call(SPONSOR), task_address, terms, escrow)
     for number, amount in enumerate(stakes, 1):
-        enrol(built, address(number), amount * terms.min_stake)
+        enrol(built, address(number), amount * usual_stake(terms))
     return built
+
+
+def usual_stake(terms: TaskConfig) -> int:
+    """What participants put in: so much above the minimum that who is slashed for silence still takes part."""
+    return terms.min_stake * 10 // 9
 
 
 def enrol(built: Scene, sender: Address, stake: int) -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from chainfl.codec import merkle
-from chainfl.codec.commitments import finder_note, validator_payload, worker_payload
+from chainfl.codec.commitments import finder_note, keccak256, validator_payload, worker_payload
 from chainfl.codec.scores import UNAVAILABLE, WORST_LOSS, ScoreKind, Scores, encode_scores
 from chainfl.protocol import errors, events
+from chainfl.protocol.config import weight_of
 from chainfl.protocol.draw import draw_roles
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.shares import softmax
@@ -17,7 +18,6 @@ from chainfl.types import TOTAL, WAD, Address, Digest, Id, Phase, Rule, Slash, S
 from tests.protocol.scene import (
     ETHER,
     HEAD,
-    REACH,
     SALT,
     SPONSOR,
     STRANGER,
@@ -25,7 +25,9 @@ from tests.protocol.scene import (
     address,
     config,
     enrol,
+    header_of,
     scene,
+    usual_stake,
 )
 
 NOWHERE = Digest(b"\x66" * 32)
@@ -59,7 +61,8 @@ def stake_of(played: Scene, account: Address) -> int:
 
 def unharmed(played: Scene, but: Sequence[Address] = ()) -> bool:
     """Whether everybody but those named still has all of its stake."""
-    return all(stake_of(played, a) == ETHER for a in played.task.addresses if a not in but)
+    whole = usual_stake(played.task.config)
+    return all(stake_of(played, a) == whole for a in played.task.addresses if a not in but)
 
 
 def slashed(played: Scene, kind: Slash) -> set[Address]:
@@ -287,8 +290,9 @@ def test_a_root_without_bytes_is_not_included_even_with_a_vouching_accomplice() 
     assert tallied.included[index] is False
     assert tallied.shares[1 + index] == 0
     played.models[NOWHERE] = HEAD
+    hider = played.who(played.task.round.order[index])
     played.play_round()
-    assert unharmed(played)
+    assert unharmed(played, but=[hider])
 
 
 def test_a_root_without_bytes_and_without_a_share_does_not_shield_a_lying_miner() -> None:
@@ -539,8 +543,8 @@ def test_a_finder_who_noted_a_block_before_gets_its_part() -> None:
     task = played.task
     note = finder_note(task.chain_id, task.address, 2, 1, 5, finder, SALT)
     played.world.note_finding(played.call(finder), played.task_address, note)
-    with pytest.raises(errors.AlreadyNotedError):
-        played.world.note_finding(played.call(STRANGER), played.task_address, note)
+    # Somebody else who posts the same note changes nothing: it names its finder.
+    played.world.note_finding(played.call(STRANGER), played.task_address, note)
 
     played.prove(finder, 5)
 
@@ -618,7 +622,7 @@ def test_stake_moved_after_the_seed_is_known_changes_no_draw() -> None:
     )
     assert played.task.round.drawn == drawn
     played.apply_queued()
-    assert played.task.accounts[mover].weight == 1001 * 1000
+    assert played.task.accounts[mover].weight == weight_of(1001 * ETHER, terms)
     assert played.task.accounts[address(4)].weight == 0
     assert not trains(played.task, played.task.accounts[address(50)])
 
@@ -659,21 +663,24 @@ def test_a_lie_is_slashed_from_stake_that_is_on_its_way_out() -> None:
 def test_a_seed_that_is_out_of_reach_opens_the_draw_again_unpaid() -> None:
     played = crowd()
     owed, opened = played.task.owed, played.task.round.draw_block
-    played.block += REACH
 
-    played.world.draw(played.call(STRANGER), played.task_address, None)
+    played.draw_too_late()
 
     assert played.task.round.draw_block > opened
     assert played.task.owed == owed
     played.play_round()
 
 
-def test_the_seed_is_not_known_in_the_block_that_opens_the_draw() -> None:
+def test_the_seed_is_not_known_up_to_the_block_that_holds_it() -> None:
     played = crowd()
-    played.block = played.task.round.draw_block - 1
+    at = played.task.round.draw_block
+    header = header_of(at)
 
-    with pytest.raises(errors.DrawTooEarlyError):
-        played.draw()
+    for block in (at - 1, at):
+        played.block = block - 1
+        with pytest.raises(errors.DrawTooEarlyError):
+            played.world.draw(played.call(STRANGER), played.task_address, header, keccak256(header))
+    played.draw()
 
 
 # Money
@@ -698,7 +705,7 @@ def test_a_claimer_cannot_be_paid_twice_however_often_it_calls() -> None:
 
 
 def test_a_claimer_that_never_takes_its_money_hinders_nobody() -> None:
-    played = scene(config(rounds=1, lie_slash=WAD), (1,) * 8)
+    played = scene(config(rounds=1, lie_slash=WAD, min_stake=ETHER), (1,) * 8)
     played.play_round()
     stubborn = played.who(next(iter(played.task.pays[1].workers)))
     earning = {*played.task.credits, *(played.who(id_) for id_ in played.task.pays[1].workers)}
@@ -949,7 +956,7 @@ def test_a_task_with_one_participant_waits_and_lets_it_go() -> None:
         (config(Rule.MEDIAN, min_updates=1), 5),
         (config(Rule.COMMITTEE_NEAR, keep=1), 6),
         (config(Rule.MULTI_KRUM, selected=5), 9),
-        (config(rounds=1, lie_slash=WAD), 7),
+        (config(rounds=1, lie_slash=WAD, min_stake=ETHER), 7),
         (config(workers_part=0, committee_part=0), 7),
         (config(workers_part=WAD, committee_part=0), 7),
         (config(burn_part=WAD, finder_part=0, lie_slash=WAD), 7),

@@ -37,7 +37,7 @@ class Edge:
 
 
 def edge(field: str, good: Any, bad: Any, name: str, rule: Rule = Rule.SOFTMAX, **changes: Any) -> Edge:
-    return Edge(field, good, bad, name, config(rule, **changes))
+    return Edge(field, good, bad, name, config(rule, **{"min_stake": ETHER} | changes))
 
 
 EDGES = [
@@ -78,6 +78,12 @@ EDGES = [
     edge("tally_seconds", 10, 9, "phaseSeconds"),
     edge("propose_seconds", 10, 9, "phaseSeconds"),
     edge("challenge_seconds", 10, 9, "phaseSeconds"),
+    edge("train_seconds", 604_800, 604_801, "phaseSeconds"),
+    edge("reveal_seconds", 604_800, 604_801, "phaseSeconds"),
+    edge("score_seconds", 604_800, 604_801, "phaseSeconds"),
+    edge("tally_seconds", 604_800, 604_801, "phaseSeconds"),
+    edge("propose_seconds", 604_800, 604_801, "phaseSeconds"),
+    edge("challenge_seconds", 604_800, 604_801, "phaseSeconds"),
     edge("committee_part", 4 * WAD // 10, 4 * WAD // 10 + 1, "parts"),
     edge("workers_part", 7 * WAD // 10, 7 * WAD // 10 + 1, "parts"),
     edge("caller_fee", ETHER // 8 // 12, ETHER // 8 // 12 + 1, "callerFee"),
@@ -134,7 +140,7 @@ def test_a_refused_task_leaves_no_trace() -> None:
 
 
 def test_a_lie_costs_at_least_two_budgets_of_a_round() -> None:
-    terms = config(rounds=1, lie_slash=WAD)
+    terms = config(rounds=1, lie_slash=WAD, min_stake=ETHER)
 
     check_config(terms, ETHER // 2, FLOORS)
     with pytest.raises(BadConfigError, match="lieSlash"):
@@ -160,7 +166,7 @@ def test_a_rule_needs_so_many_updates_and_accounts(rule: Rule, minimum: int, nee
     [(0, 0), (ETHER - 1, 0), (ETHER, 1000), (ETHER + ETHER // 1000 - 1, 1000), (7 * ETHER // 2, 3500)],
 )
 def test_weights_count_thousandths_of_the_minimum_stake(stake: int, weight: int) -> None:
-    assert weight_of(stake, config()) == weight
+    assert weight_of(stake, config(min_stake=ETHER)) == weight
 
 
 def test_every_timed_phase_has_a_length_and_together_they_bound_a_round() -> None:

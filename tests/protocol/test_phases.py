@@ -7,6 +7,7 @@ import pytest
 from chainfl.codec import merkle
 from chainfl.codec.commitments import worker_payload
 from chainfl.protocol import errors
+from chainfl.protocol.config import weight_of
 from chainfl.types import WAD, Address, Phase, Rule
 from tests.protocol.scene import ETHER, SALT, SPONSOR, STRANGER, Scene, address, config, enrol, scene
 
@@ -101,7 +102,7 @@ def test_an_action_of_another_round_or_phase_is_refused() -> None:
     with pytest.raises(errors.WrongPhaseError):
         played.world.tally(played.call(STRANGER), task, 1, [])
     with pytest.raises(errors.WrongPhaseError):
-        played.world.draw(played.call(STRANGER), task, ROOT)
+        played.world.draw(played.call(STRANGER), task, b"", ROOT)
 
 
 def test_a_commitment_of_zero_is_none() -> None:
@@ -238,7 +239,7 @@ def test_declared_samples_have_bounds(samples: int) -> None:
 
 
 def test_enrolling_takes_the_minimum_stake_and_counts_once() -> None:
-    played = scene(stakes=())
+    played = scene(config(min_stake=ETHER), stakes=())
     anne = address(1)
     played.world.allocate(played.call(anne), played.task_address, ETHER - 1, ETHER - 1)
     with pytest.raises(errors.StakeTooLowError):
@@ -276,7 +277,7 @@ def test_while_the_draw_is_open_changes_queue_and_cannot_be_applied() -> None:
     played.world.apply_change(played.call(STRANGER), played.task_address, late)
 
     account = played.task.accounts[late]
-    assert (account.weight, account.active_from) == (1000, 2)
+    assert (account.weight, account.active_from) == (weight_of(ETHER, played.task.config), 2)
     with pytest.raises(errors.NotWorkerError):
         played.commit(late)
     with pytest.raises(errors.NotEnrolledError):
@@ -287,7 +288,7 @@ def test_the_draw_opens_when_enough_are_enrolled_and_not_before() -> None:
     played = scene(stakes=(1,) * 6)
     assert played.task.round.draw_block == 0
     enrol(played, address(7), ETHER)
-    assert played.task.round.draw_block == played.block
+    assert played.task.round.draw_block == played.block + played.task.seed_delay
 
     played.draw()
 

@@ -4,7 +4,7 @@ import pytest
 
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.replay import fold
-from chainfl.protocol.state import Task, new_task
+from chainfl.protocol.state import Task
 from chainfl.types import Phase, Rule
 from tests.protocol.scene import SPONSOR, STRANGER, Scene, config, scene
 
@@ -12,7 +12,7 @@ from tests.protocol.scene import SPONSOR, STRANGER, Scene, config, scene
 def rebuilt(played: Scene) -> Task:
     """The task that the log alone tells of."""
     task = played.task
-    fresh = new_task(task.chain_id, task.address, task.task_id, task.sponsor, task.config, task.funded)
+    fresh = task.at_creation()
     for emitter, event in played.world.log:
         if emitter in (task.address, played.world.registry_address) and not isinstance(event, TaskCreated):
             fold(fresh, event, 0)
@@ -31,7 +31,7 @@ def test_events_rebuild_the_state_in_every_phase(rule: Rule, phase: Phase) -> No
 
 
 def test_events_rebuild_silence_claims_and_the_end_of_a_task() -> None:
-    played = scene(config(rounds=2), stakes=(1,) * 9)
+    played = scene(config(rounds=2, lie_slash=10**18), stakes=(1,) * 9)
     played.to(Phase.PROPOSE)
     for _ in range(3):
         played.run_out()

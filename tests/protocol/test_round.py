@@ -143,7 +143,7 @@ class Rounds(RuleBasedStateMachine):
 
     def draw(self, data: st.DataObject) -> None:
         if data.draw(st.integers(0, 9)) == 9:
-            self.played.world.draw(self.played.call(STRANGER), self.played.task_address, None)
+            self.played.draw_too_late()
             return
         self.played.draw()
         if data.draw(st.booleans()):

@@ -70,7 +70,8 @@ def test_published_statistics_hold(row: Row) -> None:
     for i, expected in enumerate(words(row["statistics"])):
         if kind is not ScoreKind.VOUCH and int(row["included"]) >> i & 1:
             numbers = [entries[i] for entries in decoded if vouches(kind, entries[i])]
-            assert shares.statistic_of(numbers, Statistic(int(row["statistic"])), factor) == expected
+            statistic, size = Statistic(int(row["statistic"])), int(row["committee"])
+            assert shares.statistic_of(numbers, statistic, factor, size) == expected
         else:
             assert expected == 0
 
@@ -84,7 +85,7 @@ def judged(row: Row, kind: ScoreKind, reveals: list[bytes]) -> Task:
         dev_cap=int(row["dev_cap"]),
         min_updates=128,
     )
-    task = new_task(1, Address(bytes(20)), 1, Address(bytes(20)), terms, 0)
+    task = new_task(1, Address(bytes(20)), 1, Address(bytes(20)), terms, 0, 1)
     members = [Id(1000 + j) for j in range(terms.committee_size)]
     workers = [Id(1 + i) for i in range(int(row["updates"]))]
     task.round = Round(1, drawn=Drawn(tuple(members), (), None), order=tuple(workers))

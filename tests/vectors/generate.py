@@ -112,7 +112,7 @@ def scores_columns() -> Columns:
     """What members of a committee revealed, and what it decides: inclusion, statistics, the head's, deviations."""
     rng = random.Random("scores")
     names = ("kind", "statistic", "committee", "updates", "reveals", "included", "statistics", "head")
-    columns: Columns = {name: [] for name in (*names, "dev_cap", "deviations")}
+    columns: Columns = {name: [] for name in (*names, "dev_cap", "deviations", "withheld", "head_withheld")}
     for case in range(48):
         kind, statistic, C = case % 3, case // 3 % 2, (3, 5, 7, 9)[case // 6 % 4]
         R, revealed = rng.choice((0, 1, 2, 8, 9, 20)), rng.randint(C // 2 + 1, C)
@@ -122,10 +122,12 @@ def scores_columns() -> Columns:
         numbers = [[row[i] for row in rows if row[i] != NONE[kind]] for i in range(R)]
         kept = [i for i in range(R) if len(numbers[i]) > C // 2]
         found = [
-            0 if kind == BIT or i not in kept else _statistic(numbers[i], statistic, factor) for i in range(R)
+            0 if kind == BIT or i not in kept else _statistic(numbers[i], statistic, factor, C)
+            for i in range(R)
         ]
+        withheld = [i for i in range(R) if revealed - len(numbers[i]) > C // 2]
         told = [head for head in heads if head != 2**64 - 1]
-        head_score = _statistic(told, statistic, 10**6) if len(told) > C // 2 else NO_SCORE
+        head_score = _statistic(told, statistic, 10**6, C) if len(told) > C // 2 else NO_SCORE
         deviations = [_deviation(row, found, kept, kind, cap) for row in rows]
         reveals = b"".join(_score_bytes(head, row, kind) for head, row in zip(heads, rows, strict=True))
         decided = (
@@ -134,6 +136,8 @@ def scores_columns() -> Columns:
             str(head_score),
             str(cap),
             _hex256(deviations),
+            str(sum(1 << i for i in withheld)),
+            str(int(revealed - len(told) > C // 2)),
         )
         _append(columns, (*map(str, (kind, statistic, C, R)), _hex(reveals), *decided))
     return columns
@@ -152,10 +156,11 @@ def _score_bytes(head: int, row: list[int], kind: int) -> bytes:
     return head.to_bytes(8, "big") + b"".join(x.to_bytes(8 if kind == LOSS else 16, "big") for x in row)
 
 
-def _statistic(numbers: list[int], statistic: int, factor: int) -> int:
+def _statistic(numbers: list[int], statistic: int, factor: int, C: int) -> int:
+    """The mean of the numbers, or the median over all C seats, one without a number counting as infinite."""
     if statistic == MEAN:
         return sum(numbers) * factor // len(numbers)
-    return sorted(numbers)[len(numbers) // 2] * factor
+    return sorted(numbers)[C // 2] * factor
 
 
 def _deviation(row: list[int], found: list[int], kept: list[int], kind: int, cap: int) -> int:

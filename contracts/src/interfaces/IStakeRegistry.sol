@@ -137,7 +137,9 @@ interface IStakeRegistry {
     /// @notice The calling task burns ⌊share⌋ of what the account has bonded to and unbonding from it.
     /// @param kind `Liveness` (at most 1 %) or `NoReveal` (at most 5 %).
     /// @param share WAD.
-    function slash(address account, Slash kind, uint256 share) external returns (uint256 amount);
+    /// @return amount What was burned.
+    /// @return left What the account still has bonded to the task: its weight in draws follows from it.
+    function slash(address account, Slash kind, uint256 share) external returns (uint256 amount, uint256 left);
 
     /// @notice The calling task takes ⌊share⌋ for a proven lie: part to the finder, part burned, the rest to the task.
     /// @param share WAD, at most 10^18.

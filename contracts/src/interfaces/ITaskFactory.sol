@@ -13,8 +13,12 @@ interface ITaskFactory is ITaskList {
     /// @notice A field of the config is out of bounds; the name is the struct's, or `proofBytes`, `phaseSeconds`, `parts`.
     error BadConfig(string name);
 
+    /// @notice The block that seeds a draw comes 1 to 64 blocks after the one that opens it.
+    error BadSeedDelay(uint64 delay);
+
     /// @notice Creates a task. What is paid is its escrow, `⌊escrow / rounds⌋` a round's budget.
     /// @dev The caller is the sponsor. Terms that could stall a task, overflow a transaction or make a lie pay are refused.
+    /// The task's address binds sponsor, terms, budgets and number.
     function createTask(TaskConfig calldata terms) external payable returns (uint64 taskId, address task);
 
     /// @notice The registry that holds all stakes.
@@ -25,6 +29,9 @@ interface ITaskFactory is ITaskList {
 
     /// @notice The least length of a phase on this chain, in seconds.
     function phaseFloor() external view returns (uint32);
+
+    /// @notice How many blocks after the opening of a draw the one lies whose header seeds it.
+    function seedDelay() external view returns (uint64);
 
     /// @notice How many tasks there are.
     function taskCount() external view returns (uint64);

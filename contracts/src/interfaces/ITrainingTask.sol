@@ -92,7 +92,7 @@ struct PlaceView {
     Phase phase;
     /// Actions count before it; 0 in Draw.
     uint64 deadline;
-    /// The block whose hash seeds the draw; 0 while too few are enrolled.
+    /// The block whose header seeds the draw; 0 while too few are enrolled.
     uint64 drawBlock;
     /// How many can commit an update: Train ends early when all have.
     uint16 expected;
@@ -116,6 +116,8 @@ struct AccountView {
     uint40 activeFrom;
     /// Whether it wants to take part.
     bool wants;
+    /// How often in a row it was noted as absent.
+    uint8 missed;
     /// What it may claim besides its pay as a worker.
     uint128 credit;
 }
@@ -156,8 +158,14 @@ interface ITrainingTask is IStakeTask {
     /// @notice An account's weight in the stake tree, and the first round in which it counts.
     event WeightSet(uint32 indexed id, uint32 weight, uint64 activeFrom);
 
-    /// @notice The hash of this block will seed the draw.
+    /// @notice The header of this block, which lies a few blocks ahead, will seed the draw.
     event DrawOpened(uint64 indexed round, uint64 blockNumber);
+
+    /// @notice The committee that was elected no longer stands: its draw did not open before its stake could have left.
+    event ElectionDropped(uint64 indexed round);
+
+    /// @notice An account that was drawn to train had not committed in time, for the `times`-th time in a row.
+    event Absent(uint64 indexed round, uint32 indexed id, uint8 times);
 
     /// @notice The roles of a round. `limited` says that only the listed workers (and backups) train.
     event Drawn(
@@ -228,8 +236,11 @@ interface ITrainingTask is IStakeTask {
         uint64 indexed round, uint8 attempt, uint32 indexed id, uint256 slashed, uint256 toEscrow
     );
 
-    /// @notice An account did not do its part in time.
+    /// @notice An account did not do its part in time. In Tally also: it showed a root, and a majority could not get the bytes.
     event Silent(uint64 indexed round, Phase phase, uint32 indexed id, uint256 slashed);
+
+    /// @notice A majority of the committee could not get the head: the one before it is head again.
+    event HeadDropped(uint64 indexed round, bytes32 root, bytes32 blockCid);
 
     /// @notice A round is over and settled: the head after it, and what workers, committee and miner were paid.
     event RoundEnded(
@@ -299,8 +310,14 @@ interface ITrainingTask is IStakeTask {
     /// @notice Too few accounts are enrolled for a draw.
     error DrawNotOpen(uint64 round);
 
-    /// @notice The block whose hash seeds the draw is not yet in the past.
+    /// @notice The block whose header seeds the draw is not yet in the past.
     error DrawTooEarly(uint64 blockNumber);
+
+    /// @notice The bytes are not the header of this block.
+    error BadHeader(uint64 blockNumber);
+
+    /// @notice The account does not train in this round, has committed, or was noted in this round already.
+    error NotAbsent(uint32 id);
 
     /// @notice The account does not train in this round.
     error NotWorker(uint64 round);
@@ -359,9 +376,6 @@ interface ITrainingTask is IStakeTask {
     /// @notice The aggregate is right at this position.
     error NoLie(uint256 value);
 
-    /// @notice The finding is already noted.
-    error AlreadyNoted();
-
     /// @notice The round has not ended yet, or ended before there was anything to pay.
     error RoundNotSettled(uint64 round);
 
@@ -391,11 +405,17 @@ interface ITrainingTask is IStakeTask {
     /// @notice Brings an account's weight in line with its stake and wish. Anyone may, unless a draw is open.
     function applyChange(address who) external;
 
+    /// @notice Notes that these accounts were drawn to train and did not commit in Train's first length. Anyone may, from then
+    /// on until the round ends, once a round for each. A commitment in a later round, or late in this one, forgets it; the
+    /// third time in a row puts the account out of the draw until it enrols again. No stake is lost.
+    function noteAbsent(uint64 round, uint32[] calldata ids) external;
+
     /* ROUND LIFE */
 
-    /// @notice Draws the roles of the round from the hash of the block that opened the draw. When the hash is out of reach, the
-    /// draw opens again with this block, and no fee is paid.
-    function draw() external;
+    /// @notice Draws the roles of the round from the randomness (`mixHash`, EIP-4399) of the block that the opening named. When
+    /// its hash is out of reach, the draw opens again, and no fee is paid.
+    /// @param header The block's header in RLP, which must hash to the block's hash; not read when that is out of reach.
+    function draw(bytes calldata header) external;
 
     /// @notice A worker, or a member of a training committee, commits to its update. Once.
     /// @param digest `keccak256(abi.encode(chainid, task, taskId, round, uint8(Phase.Train), sender, payload, salt))` with
@@ -439,6 +459,7 @@ interface ITrainingTask is IStakeTask {
         external;
 
     /// @notice Seals a finding at least one block before it is shown, so that nobody can take the finder's part by copying it.
+    /// A note that stands already stays as it is.
     /// @param note `keccak256(abi.encode(chainid, task, round, attempt, position, sender, salt))`.
     function noteFinding(bytes32 note) external;
 
@@ -477,6 +498,9 @@ interface ITrainingTask is IStakeTask {
 
     /// @notice Where the stakes are.
     function registry() external view returns (address);
+
+    /// @notice How many blocks after the opening of a draw the one lies whose header seeds it.
+    function seedDelay() external view returns (uint64);
 
     /// @notice Where the task stands.
     function place() external view returns (PlaceView memory);
@@ -557,4 +581,7 @@ interface ITrainingTask is IStakeTask {
 
     /// @notice The digest inside the CID of the newest final block; zero before the first.
     function headBlock() external view returns (bytes32);
+
+    /// @notice Root and block of the head before this one, where a majority can go back to it; zero when there is none.
+    function olderHead() external view returns (bytes32 root, bytes32 blockCid);
 }

@@ -23,17 +23,24 @@ enum Statistic {
 struct Verdict {
     /// Bit i is set when update i (counted from 0 in index order) is vouched for by a majority of the committee.
     uint256 included;
-    /// Per update, the statistic over those who vouched for it: WAD for losses, plain for distances, 0 for bits.
+    /// Bit i is set when a majority of the committee says that update i is not available or invalid.
+    uint256 withheld;
+    /// Per update: WAD for losses, plain for distances, 0 for bits. The median is over all seats, one that does not vouch
+    /// counting as the largest number; the mean is over those who vouch.
     uint256[] statistics;
     /// The statistic of the head's loss in WAD, or `NO_NUMBER` when no majority gave a number.
     uint256 head;
+    /// A majority of the committee says that the head is not available.
+    bool isHeadWithheld;
 }
 
 /// @title Scores
 /// @notice Reads revealed score bytes: entry 0 (the head's loss, uint64), then one entry per update in index order: uint64,
 /// uint128, or ⌈R/8⌉ bytes of bits, lowest first, spare bits 0. The maximum value says "not available or invalid": it
-/// vouches for nothing and enters no statistic.
-/// @dev A validator that did not reveal has empty bytes. All divisions round down.
+/// vouches for nothing.
+/// @dev The median counts every seat, or a minority could choose who vouches, and with it the middle. Sorted, those who do not
+/// vouch come last: the middle of all seats is entry ⌊size / 2⌋ of those who vouch, whenever a majority does. All divisions
+/// round down.
 library Scores {
     uint256 internal constant NO_NUMBER = type(uint256).max;
     /// Losses carry 12 decimals, statistics 18.
@@ -75,19 +82,20 @@ library Scores {
         bool isMean = statistic == Statistic.Mean;
         uint256[] memory column = _roomFor(starts.length);
 
-        (uint256 numbers, uint256 value) = _column(starts, _LOSS_DROP, TO_WAD, 0, isMean, column);
+        (uint256 numbers, uint256 value) = _column(starts, _LOSS_DROP, TO_WAD, 0, isMean, column, majority);
         verdict.head = numbers < majority ? NO_NUMBER : value;
+        verdict.isHeadWithheld = numbers + majority <= starts.length;
 
         uint256[] memory statistics = _statisticsOf(updates);
         verdict.statistics = statistics;
         if (kind == ScoreKind.Bit) {
-            verdict.included = _vouchedBits(starts, majority, updates);
+            (verdict.included, verdict.withheld) = _vouchedBits(starts, majority, updates);
         } else if (kind == ScoreKind.Loss) {
-            verdict.included = isMean && starts.length >= majority
+            (verdict.included, verdict.withheld) = isMean && starts.length >= majority
                 ? _meansOfLosses(starts, majority, column, statistics)
                 : _vouched(starts, majority, _LOSS_DROP, TO_WAD, isMean, column, statistics, 0, updates);
         } else {
-            verdict.included =
+            (verdict.included, verdict.withheld) =
                 _vouched(starts, majority, _DISTANCE_DROP, 1, isMean, column, statistics, 0, updates);
         }
     }
@@ -227,18 +235,20 @@ library Scores {
         }
     }
 
-    /// @dev How many entries at `offset` vouch, and their statistic (0 when none does). Mean: `⌊Σ/n⌋` in WAD, which is
-    /// `⌊Σ·10^6/n⌋`. Median: element `⌊n/2⌋` of the sorted, from 0.
+    /// @dev How many entries at `offset` vouch, and their statistic (0 when too few do). Mean: `⌊Σ/n⌋` in WAD, which is
+    /// `⌊Σ·10^6/n⌋`. Median: the `majority`-th smallest.
     function _column(
         uint256[] memory starts,
         uint256 drop,
         uint256 factor,
         uint256 offset,
         bool isMean,
-        uint256[] memory column
+        uint256[] memory column,
+        uint256 majority
     ) private pure returns (uint256 vouches, uint256 value) {
         unchecked {
-            (vouches, value) = isMean ? _sum(starts, drop, offset) : _middle(starts, drop, offset, column);
+            (vouches, value) =
+                isMean ? _sum(starts, drop, offset) : _middle(starts, drop, offset, column, majority);
             value *= factor;
             if (isMean && vouches != 0) value /= vouches;
         }
@@ -263,11 +273,13 @@ library Scores {
     }
 
     /// @dev Sorts while it reads, whole words: what stands below an entry orders only equal ones. `column` is room for it.
-    function _middle(uint256[] memory starts, uint256 drop, uint256 offset, uint256[] memory column)
-        private
-        pure
-        returns (uint256 vouches, uint256 middle)
-    {
+    function _middle(
+        uint256[] memory starts,
+        uint256 drop,
+        uint256 offset,
+        uint256[] memory column,
+        uint256 majority
+    ) private pure returns (uint256 vouches, uint256 middle) {
         assembly ("memory-safe") {
             let last := column
             let end := add(add(starts, 32), shl(5, mload(starts)))
@@ -284,7 +296,9 @@ library Scores {
                 }
             }
             vouches := shr(5, sub(last, column))
-            if vouches { middle := shr(drop, mload(add(add(column, 32), shl(5, shr(1, vouches))))) }
+            if iszero(lt(vouches, majority)) {
+                middle := shr(drop, mload(add(column, shl(5, majority))))
+            }
         }
     }
 
@@ -304,7 +318,7 @@ library Scores {
         uint256 majority,
         uint256[] memory column,
         uint256[] memory statistics
-    ) private pure returns (uint256 included) {
+    ) private pure returns (uint256 included, uint256 withheld) {
         unchecked {
             uint256 count = statistics.length;
             uint256 validators = starts.length;
@@ -315,9 +329,10 @@ library Scores {
                     included |= (1 << end) - (1 << i);
                     Lanes.putMeans(statistics, i, even, odd, validators);
                 } else {
-                    included |= _vouched(
-                        starts, majority, _LOSS_DROP, TO_WAD, true, column, statistics, i, end
-                    );
+                    (uint256 more, uint256 less) =
+                        _vouched(starts, majority, _LOSS_DROP, TO_WAD, true, column, statistics, i, end);
+                    included |= more;
+                    withheld |= less;
                 }
             }
         }
@@ -334,13 +349,18 @@ library Scores {
         uint256[] memory statistics,
         uint256 i,
         uint256 end
-    ) private pure returns (uint256 included) {
+    ) private pure returns (uint256 included, uint256 withheld) {
         unchecked {
             uint256 offset = HEAD_BYTES + i * _entryBytes(drop);
             for (; i < end; ++i) {
-                (uint256 vouches, uint256 value) = _column(starts, drop, factor, offset, isMean, column);
+                (uint256 vouches, uint256 value) =
+                    _column(starts, drop, factor, offset, isMean, column, majority);
                 offset += _entryBytes(drop);
-                if (vouches < majority) continue;
+                if (vouches < majority) {
+                    // Whoever revealed and does not vouch says: not available. Silence says nothing about an update.
+                    if (vouches + majority <= starts.length) withheld |= 1 << i;
+                    continue;
+                }
                 included |= 1 << i;
                 Words.put(statistics, i, value);
             }
@@ -350,7 +370,7 @@ library Scores {
     function _vouchedBits(uint256[] memory starts, uint256 majority, uint256 updates)
         private
         pure
-        returns (uint256 included)
+        returns (uint256 included, uint256 withheld)
     {
         unchecked {
             for (uint256 i = 0; i < updates; ++i) {
@@ -359,6 +379,7 @@ library Scores {
                     vouches += _bit(Words.get(starts, j) + HEAD_BYTES, i);
                 }
                 if (vouches >= majority) included |= 1 << i;
+                else if (vouches + majority <= starts.length) withheld |= 1 << i;
             }
         }
     }

@@ -12,6 +12,8 @@ struct Origin {
     uint128 workersBudget;
     uint128 committeeBudget;
     uint128 minerBudget;
+    /// How many blocks after the opening of a draw the one lies whose header seeds it.
+    uint64 seedDelay;
 }
 
 /// @title TaskArgs
@@ -21,7 +23,7 @@ struct Origin {
 library TaskArgs {
     /// Where the arguments of a clone start (OpenZeppelin's `Clones`).
     uint256 private constant START = 45;
-    uint256 private constant ORIGIN_BYTES = 6 * 32;
+    uint256 private constant ORIGIN_BYTES = 7 * 32;
     uint256 private constant CONFIG_BYTES = 38 * 32;
 
     /// @notice Who made the task, and its budgets.

@@ -15,6 +15,8 @@ library TaskEnrolment {
     using TaskLists for mapping(uint256 => uint256);
     using TaskUpdates for mapping(uint256 => uint256);
 
+    uint8 private constant MOST_MISSED = 3;
+
     /// @notice See `ITrainingTask.enrol`.
     function enrol(State storage s) external {
         Place memory p = s.place;
@@ -58,6 +60,48 @@ library TaskEnrolment {
         TaskRound.applyWeight(s, p, who, _stakeOf(who));
     }
 
+    /// @notice See `ITrainingTask.noteAbsent`.
+    function noteAbsent(State storage s, uint64 round, uint32[] calldata ids) external {
+        Place memory p = s.place;
+        TaskRound.expectRound(p, round);
+        bool isLate = p.phase > Phase.Train ? p.phase < Phase.Ended : p.phase == Phase.Train && p.extended;
+        require(isLate, ITrainingTask.WrongPhase(p.round, p.phase));
+
+        for (uint256 i = 0; i < ids.length; ++i) {
+            _noteAbsent(s, p, ids[i]);
+        }
+    }
+
+    /// @dev Three times in a row, and the account is out of the draw until it enrols again.
+    function _noteAbsent(State storage s, Place memory p, uint32 id) private {
+        address who = s.addresses[id];
+        Account memory a = s.accounts[who];
+        // Only one of the two answers is asked for.
+        // slither-disable-next-line unused-return
+        (bool committed,) = s.updates.state(p.round, id);
+        bool isOutside = s.roster.find(0, p.committeeSize, id) == p.committeeSize;
+        require(
+            isOutside && !committed && s.absences[id] != p.round
+                && TaskRound.trains(s, s.place, s.accounts[who], id),
+            ITrainingTask.NotAbsent(id)
+        );
+
+        s.absences[id] = p.round;
+        ++a.missed;
+
+        emit ITrainingTask.Absent(p.round, id, a.missed);
+
+        bool isOut = a.missed == MOST_MISSED;
+        if (isOut) {
+            a.missed = 0;
+            a.wants = false;
+
+            emit ITrainingTask.Left(id, who);
+        }
+        s.accounts[who] = a;
+        if (isOut) TaskRound.applyWeight(s, p, who, 0);
+    }
+
     /// @notice See `IStakeTask.onStakeChanged`.
     /// @dev Part of the task's own code: reaching into the library would cost a twentieth of a change of stake.
     function onStakeChanged(State storage s, address who, uint256 bonded) internal {
@@ -73,8 +117,11 @@ library TaskEnrolment {
         if (a.id == 0 || p.phase == Phase.Ended) return false;
         if (a.weight > TaskRound.dueWeight(a.wants, _stakeOf(who))) return true;
         uint256 size = p.committeeSize;
-        if (p.hasElected && s.elected.find(0, size, a.id) < size) return true;
-        if (p.phase == Phase.Draw) return false;
+        // INVARIANT: an election alone locks nobody, or those elected were held for ever when the others leave. Before Draw
+        // opens their stake is held by the update that they were elected for, after it by this.
+        if (p.phase == Phase.Draw) {
+            return s.gate.drawBlock != 0 && p.hasElected && s.elected.find(0, size, a.id) < size;
+        }
         uint256 seated = size + p.line;
         // Only one of the two answers is asked for.
         // slither-disable-next-line unused-return

@@ -6,6 +6,7 @@ import {LibBit} from "solady/utils/LibBit.sol";
 
 import {Slash} from "../interfaces/IStakeRegistry.sol";
 import {ITrainingTask, Outcome, Phase} from "../interfaces/ITrainingTask.sol";
+import {BlockHeader} from "./BlockHeader.sol";
 import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskLists} from "./TaskLists.sol";
@@ -23,13 +24,13 @@ library TaskMoves {
 
     uint256 private constant BACKUPS = 2;
     uint256 private constant OPCODE_REACH = 256;
-    /// Where EIP-2935 keeps the hashes of the last 8191 blocks.
+    /// Where EIP-2935 keeps the hashes of the last 8191 blocks, on chains that have it.
     address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
     /* DRAW */
 
     /// @notice See `ITrainingTask.draw`.
-    function draw(State storage s) external {
+    function draw(State storage s, bytes calldata header) external {
         Place memory p = s.place;
         TaskRound.expectPhase(p, Phase.Draw);
         uint64 drawBlock = s.gate.drawBlock;
@@ -38,7 +39,7 @@ library TaskMoves {
         bytes32 blockHash = _blockHash(drawBlock);
         if (blockHash == 0) return TaskRound.openDraw(s, p);
 
-        bytes32 seed = keccak256(abi.encode(block.chainid, address(this), p.round, blockHash));
+        bytes32 seed = _seed(p.round, drawBlock, blockHash, header);
         (uint32[] memory members, uint32[] memory line, uint32[] memory workers) =
             TaskRules.isElected(p.rule) ? _drawTraining(s, p, seed) : _drawApart(s, p, seed);
         _seat(s, p, members, line, workers);
@@ -51,11 +52,29 @@ library TaskMoves {
         s.place = p;
     }
 
-    /// @dev Zero when the block is out of reach: the opcode's, and that of the history contract where the chain has one.
+    /// @dev From the randomness of the block, not from its hash: who builds a block has free bytes in its header, and could
+    /// try hashes until one suits; the randomness is fixed before the block is built, and can only be withheld.
+    function _seed(uint64 round, uint64 drawBlock, bytes32 blockHash, bytes calldata header)
+        private
+        view
+        returns (bytes32)
+    {
+        require(keccak256(header) == blockHash, ITrainingTask.BadHeader(drawBlock));
+        (bool found, bytes32 randomness) = BlockHeader.mixHash(header);
+        require(found, ITrainingTask.BadHeader(drawBlock));
+
+        return keccak256(abi.encode(block.chainid, address(this), round, randomness));
+    }
+
+    /// @dev From the history contract where the chain has one, else from the opcode; zero when the block is out of reach.
     function _blockHash(uint256 number) private view returns (bytes32) {
-        if (block.number - number <= OPCODE_REACH) return blockhash(number);
         (bool found, bytes memory answer) = HISTORY.staticcall(abi.encode(number));
-        return found && answer.length == 32 ? abi.decode(answer, (bytes32)) : bytes32(0);
+        if (found && answer.length == 32) {
+            bytes32 kept = abi.decode(answer, (bytes32));
+            // A chain that has not had the contract for long keeps zeros for the blocks before it.
+            if (kept != 0) return kept;
+        }
+        return block.number - number <= OPCODE_REACH ? blockhash(number) : bytes32(0);
     }
 
     /// @dev Committee, miner, two backups who also work; workers where more are left than may train.
@@ -222,7 +241,7 @@ library TaskMoves {
         // At most 128.
         // forge-lint: disable-next-line(unsafe-typecast)
         p.updates = uint8(order.length);
-        (s.rootsHash, p.repeats) = _roots(s, order);
+        (s.rootsHash, p.repeats) = _roots(s, TaskRound.head(s, p).root, order);
         TaskRound.payCaller(s);
         TaskRound.enter(p, Phase.Score);
     }
@@ -240,14 +259,13 @@ library TaskMoves {
     }
 
     /// @dev The hash of the ordered roots, and whether one of them repeats another or the head's.
-    function _roots(State storage s, uint32[] memory order)
+    function _roots(State storage s, bytes32 headRoot, uint32[] memory order)
         private
         view
         returns (bytes32 hash, bool repeats)
     {
         uint256 count = order.length;
         bytes32[] memory roots = new bytes32[](count);
-        bytes32 headRoot = s.headRoot;
         for (uint256 i = 0; i < count; ++i) {
             bytes32 root = s.digests[TaskLists.entry(order, i)];
             if (root == headRoot) repeats = true;
@@ -308,7 +326,7 @@ library TaskMoves {
         }
         TaskRound.payCaller(s);
         if (LibBit.popCount(seats.attested) >= LibBit.popCount(voters) / 2 + 1) {
-            (s.headRoot, s.headBlock) = (s.modelRoot, s.modelBlock);
+            TaskRound.setHead(s, p);
             TaskRound.endRound(s, p, Outcome.Final);
         } else {
             TaskRound.nextProposer(s, p);

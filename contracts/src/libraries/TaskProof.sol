@@ -70,7 +70,7 @@ library TaskProof {
             shares[i + 1] = byRank ? ranks[i] : kept[i];
             if (shares[i + 1] != 0 || byRank) roots[i] = s.digests[order[shown[i]]];
         }
-        return Claim(s.modelRoot, s.headRoot, roots, shares, byRank, c.dimension, c.depth);
+        return Claim(s.modelRoot, TaskRound.head(s, p).root, roots, shares, byRank, c.dimension, c.depth);
     }
 
     function _all(uint256 count) private pure returns (uint256[] memory indices) {

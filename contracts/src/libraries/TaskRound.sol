@@ -12,7 +12,7 @@ import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskDeviations} from "./TaskDeviations.sol";
 import {TaskLists} from "./TaskLists.sol";
-import {Account, Pay, Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
+import {Account, Head, Pay, Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
 
 /// @title TaskRound
 /// @notice What several moves of a round share: entering a phase, the next proposer, the end, weights and money.
@@ -58,7 +58,7 @@ library TaskRound {
         return wants && stake >= least ? stake * UNITS_PER_MIN_STAKE / least : 0;
     }
 
-    /// @notice Sets the weight that stake and wish ask for. A waiting draw opens when this makes enough.
+    /// @notice Sets the weight that stake and wish ask for. A draw that waits for participants opens when this makes enough.
     /// @dev A full tree takes what still fits instead of refusing, or a queued top-up could block a conviction.
     function applyWeight(State storage s, Place memory p, address who, uint256 stake) internal {
         Account memory a = s.accounts[who];
@@ -91,10 +91,81 @@ library TaskRound {
         if (s.gate.eligible >= needed) openDraw(s, p);
     }
 
+    /// @notice Fixes the block whose header will seed the draw. From here on elected members are locked.
     function openDraw(State storage s, Place memory p) internal {
-        s.gate.drawBlock = uint64(block.number);
+        if (p.hasElected) _dropOldElection(s, p);
+        uint64 drawBlock = uint64(block.number) + TaskArgs.origin().seedDelay;
+        s.gate.drawBlock = drawBlock;
 
-        emit ITrainingTask.DrawOpened(p.round, uint64(block.number));
+        emit ITrainingTask.DrawOpened(p.round, drawBlock);
+    }
+
+    /// @dev A member could have asked for its stake since it was elected. It may have it by now, and nothing would be at risk.
+    function _dropOldElection(State storage s, Place memory p) private {
+        if (block.timestamp < uint256(s.gate.electedAt) + unbondingSeconds()) return;
+
+        // Who opens a draw by a change of stake works on a copy of the place that is not saved.
+        p.hasElected = false;
+        s.place.hasElected = false;
+
+        emit ITrainingTask.ElectionDropped(p.round);
+    }
+
+    /// @notice How long stake stays slashable after it is deallocated: the longest round.
+    function unbondingSeconds() internal view returns (uint64) {
+        TaskConfig memory c = TaskArgs.config();
+        return 2 * uint64(c.trainSeconds) + c.revealSeconds + c.scoreSeconds + c.tallySeconds + 3
+            * (uint64(c.proposeSeconds) + c.challengeSeconds);
+    }
+
+    /* HEAD */
+
+    uint8 private constant _WHICH = 1;
+    uint8 private constant _HAS_OLDER = 2;
+
+    /// @notice The newest final model.
+    function head(State storage s, Place memory p) internal view returns (Head storage) {
+        return s.heads[p.heads & _WHICH];
+    }
+
+    /// @notice The final model before it; all zero when there is none to go back to.
+    function olderHead(State storage s, Place memory p) internal view returns (Head memory older) {
+        if (p.heads & _HAS_OLDER != 0) older = s.heads[(p.heads & _WHICH) ^ 1];
+    }
+
+    /// @notice The standing proposal becomes the head, in the place of the head before the last.
+    function setHead(State storage s, Place memory p) internal {
+        p.heads = ((p.heads & _WHICH) ^ 1) | _HAS_OLDER;
+        Head storage next = head(s, p);
+        (next.root, next.blockCid) = (s.modelRoot, s.modelBlock);
+    }
+
+    /// @notice Goes back to the head before this one, once: there is none before that.
+    /// @return dropped Whether there was one to go back to.
+    function dropHead(State storage s, Place memory p) internal returns (bool dropped) {
+        if (p.heads & _HAS_OLDER == 0) return false;
+        Head memory gone = head(s, p);
+
+        p.heads = (p.heads & _WHICH) ^ 1;
+
+        emit ITrainingTask.HeadDropped(p.round, gone.root, gone.blockCid);
+        return true;
+    }
+
+    /// @notice Whether an account trains in this round: a training member, a backup, or a worker not shut out by the draw.
+    function trains(State storage s, Place storage p, Account storage a, uint256 id)
+        internal
+        view
+        returns (bool)
+    {
+        uint256 size = p.committeeSize;
+        uint256 seated = size + p.line;
+        uint256 seat = s.roster.find(0, seated, id);
+        if (seat < size) return TaskRules.isElected(p.rule);
+        if (a.weight == 0 || a.activeFrom > p.round) return false;
+        // The miner does not train, its backups do.
+        if (seat < seated) return seat != size;
+        return !p.limited || s.roster.find(seated, p.workers, id) < p.workers;
     }
 
     /* PROPOSERS */
@@ -157,8 +228,9 @@ library TaskRound {
         (uint256 workers, uint256 committee, uint256 miner) = (0, 0, 0);
         if (p.phase >= Phase.Tally) (workers, committee, miner) = _settle(s, p, outcome);
 
+        Head memory after_ = head(s, p);
         emit ITrainingTask.RoundEnded(
-            p.round, p.attempt, outcome, s.headRoot, s.headBlock, workers, committee, miner
+            p.round, p.attempt, outcome, after_.root, after_.blockCid, workers, committee, miner
         );
 
         TaskConfig memory c = TaskArgs.config();
@@ -204,14 +276,17 @@ library TaskRound {
         credit(s, msg.sender, TaskArgs.callerFee());
     }
 
-    /// @notice Slashes for silence; the weight follows when somebody applies it.
+    /// @notice Slashes for silence, or for bytes that a majority could not get; the weight follows at once.
     function punish(State storage s, Place memory p, uint256 id, Slash kind) internal {
         TaskConfig memory c = TaskArgs.config();
         uint256 share = kind == Slash.Liveness ? c.livenessSlash : c.noRevealSlash;
-        uint256 amount = IStakeRegistry(TaskArgs.origin().registry).slash(s.addresses[id], kind, share);
+        address who = s.addresses[id];
+        (uint256 amount, uint256 left) = IStakeRegistry(TaskArgs.origin().registry).slash(who, kind, share);
 
         // forge-lint: disable-next-line(unsafe-typecast)
         emit ITrainingTask.Silent(p.round, p.phase, uint32(id), amount);
+
+        if (amount != 0) applyWeight(s, p, who, left);
     }
 
     /// @dev Amounts are parts of an escrow of 128 bits.
@@ -238,7 +313,8 @@ library TaskRound {
         if (workers != 0) _owe(s, workers);
     }
 
-    /// @dev By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted.
+    /// @dev By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted,
+    /// and nothing for updates that nobody judged.
     function _settleWorkers(
         State storage s,
         Place memory p,
@@ -253,7 +329,9 @@ library TaskRound {
         // forge-lint: disable-next-line(unsafe-typecast)
         if (pay.byShares) pay.whole = uint32(Shares.TOTAL - Shares.ofHead(TaskArgs.alpha()));
         // forge-lint: disable-next-line(unsafe-typecast)
-        else if (tally.included != 0) pay.whole = uint32(LibBit.popCount(tally.included));
+        else if (tally.formed) pay.whole = uint32(LibBit.popCount(tally.included));
+        // Too few to form shares: each gets what it would have got among the fewest that are enough.
+        else pay.whole = uint32(TaskArgs.minUpdates());
         if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);
         s.pays[p.round] = pay;
 

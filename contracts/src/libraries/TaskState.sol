@@ -31,14 +31,24 @@ struct Place {
     /// Copies of the config's.
     uint8 committeeSize;
     Rule rule;
+    /// Bit 0: which of the two places in `State.heads` is the head's. Bit 1: the other one holds the head before it.
+    uint8 heads;
 }
 
-/// @notice The gate to the draw, and who was silent in a Challenge.
+/// @notice The gate to the draw, who was silent in a Challenge, and when the standing committee was elected.
 struct Gate {
+    /// The block whose header seeds the draw.
     uint64 drawBlock;
     uint32 eligible;
     uint32 accounts;
     uint48 absent;
+    uint64 electedAt;
+}
+
+/// @notice A model that became final, and its block.
+struct Head {
+    bytes32 root;
+    bytes32 blockCid;
 }
 
 /// @notice What the committee did, as sets of positions.
@@ -60,6 +70,8 @@ struct Account {
     /// Rounds take at least a second each: 40 bits last.
     uint40 activeFrom;
     bool wants;
+    /// How often in a row it was drawn to train and noted as absent.
+    uint8 missed;
     uint128 credit;
 }
 
@@ -90,8 +102,8 @@ struct State {
     /// What nobody earned yet; what was earned and is not claimed.
     uint128 escrow;
     uint128 owed;
-    bytes32 headRoot;
-    bytes32 headBlock;
+    /// The head and the one before it: a new head takes the older one's place (`Place.heads`).
+    Head[2] heads;
     /// The proposal; it stands in Challenge only.
     bytes32 modelRoot;
     bytes32 modelBlock;
@@ -121,6 +133,8 @@ struct State {
     mapping(uint256 round => Pay) pays;
     mapping(uint256 id => mapping(uint256 word => uint256)) claimed;
     mapping(bytes32 note => uint256 blockNumber) notes;
+    /// The newest round in which an account was noted as absent.
+    mapping(uint256 id => uint256 round) absences;
 }
 
 /// @title TaskRules

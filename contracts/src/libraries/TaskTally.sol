@@ -64,9 +64,9 @@ library TaskTally {
         }
     }
 
-    /// @dev Too few revealed: everybody who showed an update is paid an equal part.
+    /// @dev Too few revealed: nothing was judged, so no update is paid for.
     function _giveUp(State storage s, Place memory p) private {
-        s.tally = Tally(uint128((1 << p.updates) - 1), false, 0);
+        s.tally = Tally(0, false, 0);
 
         emit ITrainingTask.Tallied(p.round, 0, "", new uint32[](0), NO_SCORE);
 
@@ -95,10 +95,19 @@ library TaskTally {
         // forge-lint: disable-next-line(unsafe-typecast)
         emit ITrainingTask.Tallied(p.round, uint128(verdict.included), shares, elected, head);
 
+        if (verdict.withheld != 0) _punishWithheld(s, p, verdict.withheld);
         bool reached = c.target != 0 && head <= c.target;
         if (reached) p.ending = true;
-        if (reached || !formed) TaskRound.voidRound(s, p);
+        bool lost = verdict.isHeadWithheld && TaskRound.dropHead(s, p);
+        if (reached || lost || !formed) TaskRound.voidRound(s, p);
         else TaskRound.nextProposer(s, p);
+    }
+
+    /// @dev Who shows a root and keeps its bytes from a majority loses what it would have lost by not revealing.
+    function _punishWithheld(State storage s, Place memory p, uint256 withheld) private {
+        for (; withheld != 0; withheld &= withheld - 1) {
+            TaskRound.punish(s, p, s.orders[p.round].get(LibBit.ffs(withheld)), Slash.NoReveal);
+        }
     }
 
     function _withoutRepeats(State storage s, Place memory p, uint256 included)
@@ -111,7 +120,7 @@ library TaskTally {
         for (uint256 i = 0; i < order.length; ++i) {
             roots[i] = s.digests[order[i]];
         }
-        return Committee.dropRepeats(included, roots, s.headRoot);
+        return Committee.dropRepeats(included, roots, TaskRound.head(s, p).root);
     }
 
     /// @dev p_0 and the shares per revealed update (on ranks: per rank), packed; kept where pay and proofs cannot derive them.
@@ -222,6 +231,7 @@ library TaskTally {
             elected[i] = uint32(middle[i]);
         }
         s.elected.save(elected);
+        s.gate.electedAt = uint64(block.timestamp);
         p.hasElected = true;
     }
 }

@@ -19,6 +19,8 @@ library TaskTerms {
     uint256 private constant MAX_PROOF_BYTES = 120_000;
     uint256 private constant MAX_BETA = 1e21;
     uint256 private constant MIN_STAKE = 1000;
+    /// Stake can be locked for as long as a round takes: at most twelve phases.
+    uint256 private constant MAX_PHASE_SECONDS = 7 days;
 
     /// @notice Reverts with the name of the first field that is out of bounds.
     function check(TaskConfig calldata c, uint256 escrow, uint256 phaseFloor) internal pure {
@@ -59,10 +61,15 @@ library TaskTerms {
         _bound(c.minStake >= MIN_STAKE, "minStake");
         uint256 floor = FixedPointMathLib.max(1, phaseFloor);
         _bound(
-            c.trainSeconds >= floor && c.revealSeconds >= floor && c.scoreSeconds >= floor
-                && c.tallySeconds >= floor && c.proposeSeconds >= floor && c.challengeSeconds >= floor,
+            _isLength(c.trainSeconds, floor) && _isLength(c.revealSeconds, floor)
+                && _isLength(c.scoreSeconds, floor) && _isLength(c.tallySeconds, floor)
+                && _isLength(c.proposeSeconds, floor) && _isLength(c.challengeSeconds, floor),
             "phaseSeconds"
         );
+    }
+
+    function _isLength(uint256 length, uint256 floor) private pure returns (bool) {
+        return length >= floor && length <= MAX_PHASE_SECONDS;
     }
 
     function _checkMoney(TaskConfig calldata c, uint256 budget) private pure {

@@ -44,7 +44,7 @@ contract ScoresTest is BaseTest {
             reveals[j] = abi.encodePacked(uint64(7), j < 2 ? type(uint64).max - 1 : uint64(100 + j));
         }
 
-        (uint256 included, uint256[] memory statistics,) =
+        (uint256 included,, uint256[] memory statistics,,) =
             _rules.judge(reveals, ScoreKind.Loss, Statistic.Median, 1);
 
         vm.assertEq(included, 1);
@@ -57,10 +57,12 @@ contract ScoresTest is BaseTest {
             reveals[j] = abi.encodePacked(j < 2 ? type(uint64).max : uint64(9), uint64(1));
         }
 
-        (uint256 included,, uint256 head) = _rules.judge(reveals, ScoreKind.Loss, Statistic.Mean, 1);
+        (uint256 included,,, uint256 head, bool isHeadWithheld) =
+            _rules.judge(reveals, ScoreKind.Loss, Statistic.Mean, 1);
 
         vm.assertEq(included, 1);
         vm.assertEq(head, type(uint256).max);
+        vm.assertFalse(isHeadWithheld);
     }
 
     function testFuzz_isWellFormed_wrongLength_isRefused(uint256 length, uint256 updates, uint256 kind)
@@ -98,7 +100,7 @@ contract ScoresTest is BaseTest {
         it.cap = _bound(cap, 0, type(uint128).max);
         it.kind = ScoreKind(kind % 3);
         bytes[] memory reveals = _reveals(seed, 5, it.kind);
-        (it.included, it.statistics,) = _rules.judge(reveals, it.kind, Statistic.Median, UPDATES);
+        (it.included,, it.statistics,,) = _rules.judge(reveals, it.kind, Statistic.Median, UPDATES);
 
         for (uint256 j = 0; j < 5; ++j) {
             if (reveals[j].length == 0) continue;
@@ -125,30 +127,53 @@ contract ScoresTest is BaseTest {
     function _agrees(bytes32 seed, uint256 size, ScoreKind kind, Statistic statistic) private view {
         bytes[] memory reveals = _reveals(seed, size, kind);
 
-        (uint256 included, uint256[] memory statistics,) = _rules.judge(reveals, kind, statistic, UPDATES);
+        (uint256 included, uint256 withheld, uint256[] memory statistics,,) =
+            _rules.judge(reveals, kind, statistic, UPDATES);
 
+        uint256[] memory expected = new uint256[](UPDATES);
+        uint256 majority = size / 2 + 1;
         for (uint256 i = 0; i < UPDATES; ++i) {
-            uint256[] memory column = new uint256[](size);
-            uint256 count = 0;
-            for (uint256 j = 0; j < size; ++j) {
-                if (_isSilent(seed, j) || _score(seed, j, i, kind) == type(uint256).max) continue;
-                column[count++] = _score(seed, j, i, kind);
-            }
-            bool counts = count >= size / 2 + 1;
-            vm.assertEq(included >> i & 1 == 1, counts);
-            if (counts && kind != ScoreKind.Bit) {
-                vm.assertEq(statistics[i], _statistic(column, count, statistic));
-            } else {
-                vm.assertEq(statistics[i], 0);
-            }
+            (uint256[] memory column, uint256 denials) = _column(seed, size, kind, i);
+            vm.assertEq(included >> i & 1 == 1, column.length >= majority);
+            vm.assertEq(withheld >> i & 1 == 1, denials >= majority);
+            if (column.length >= majority) expected[i] = _expected(column, size, kind, statistic);
         }
+        vm.assertEq(statistics, expected);
     }
 
-    function _statistic(uint256[] memory column, uint256 count, Statistic statistic)
+    function _expected(uint256[] memory column, uint256 size, ScoreKind kind, Statistic statistic)
         private
         pure
         returns (uint256)
     {
+        return kind == ScoreKind.Bit ? 0 : _statistic(column, size, statistic);
+    }
+
+    /// @dev What those say of an update who vouch for it, and how many say that it is not available.
+    function _column(bytes32 seed, uint256 size, ScoreKind kind, uint256 i)
+        private
+        pure
+        returns (uint256[] memory column, uint256 denials)
+    {
+        column = new uint256[](size);
+        uint256 count = 0;
+        for (uint256 j = 0; j < size; ++j) {
+            if (_isSilent(seed, j)) continue;
+            uint256 score = _score(seed, j, i, kind);
+            if (score == type(uint256).max) ++denials;
+            else column[count++] = score;
+        }
+        assembly ("memory-safe") {
+            mstore(column, count)
+        }
+    }
+
+    function _statistic(uint256[] memory column, uint256 size, Statistic statistic)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 count = column.length;
         uint256 sum = 0;
         for (uint256 j = 0; j < count; ++j) {
             sum += column[j];
@@ -161,7 +186,7 @@ contract ScoresTest is BaseTest {
                 if (column[k] < column[j]) ++below;
                 if (column[k] == column[j]) ++same;
             }
-            if (below <= count / 2 && count / 2 < below + same) return column[j];
+            if (below <= size / 2 && size / 2 < below + same) return column[j];
         }
         revert("no element has the middle rank");
     }

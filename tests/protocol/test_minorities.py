@@ -1,0 +1,73 @@
+"""Whatever a hostile minority of a committee does, a statistic is one that honest members could have given."""
+
+import os
+from math import inf
+from random import Random
+
+from chainfl.protocol.shares import included, majority, rank, statistic_of
+from chainfl.types import Statistic
+from tests.protocol.scene import config
+
+CASES = {"fast": 500, "default": 3_000, "deep": 100_000}[os.environ.get("CHAINFL_TEST_DEPTH", "default")]
+Entry = int | None
+"""A score; None says: not available."""
+
+
+def hostile_entries(random: Random, count: int) -> list[Entry]:
+    """Absurd numbers, plausible ones, "not available", or nothing at all, which is no entry."""
+    told = [random.choice([0, 1, 10**12, 2**64 - 2, random.randrange(10**13), None]) for _ in range(count)]
+    return [entry for entry in told if random.random() < 0.8]
+
+
+def honest_entries(random: Random, count: int) -> list[Entry]:
+    """What honest members measured, more or less alike; some were not served."""
+    middle, spread, served = random.randrange(10**13), random.choice([1, 10**9, 10**12]), random.random()
+    return [middle + random.randrange(spread) if random.random() < served else None for _ in range(count)]
+
+
+def decided(entries: list[Entry], size: int) -> int | None:
+    """The median of a committee of this size, where the update counts."""
+    vouches = [entry is not None for entry in entries]
+    terms = config(committee_size=size, unique_roots=False)
+    if not included([vouches], [b"\x01" * 32], b"\x02" * 32, terms)[0]:
+        return None
+    return statistic_of([entry for entry in entries if entry is not None], Statistic.MEDIAN, 1, size)
+
+
+def test_a_minority_keeps_the_median_within_the_honest_figures() -> None:
+    counted = 0
+    for case in range(CASES):
+        random = Random(case)
+        size = random.choice([3, 5, 7, 11, 21, 45])
+        hostile = random.randint(0, size - majority(size))
+        honest = honest_entries(random, size - hostile)
+        value = decided([*honest, *hostile_entries(random, hostile)], size)
+        if value is None:
+            continue
+
+        counted += 1
+        figures = [inf if entry is None else entry for entry in honest]
+        assert min(figures) <= value <= max(figures), case
+    assert counted > CASES // 4
+
+
+def test_a_minority_changes_no_rank_where_honest_members_agree_on_the_order() -> None:
+    for case in range(CASES // 10):
+        random = Random(case)
+        size = random.choice([3, 5, 11])
+        hostile = random.randint(0, size - majority(size))
+        places = random.sample(range(1, 1000), random.randint(2, 12))
+
+        # Each honest member's figure lies in a band of the update's own, and the bands do not meet.
+        columns = [
+            [
+                *(place * 10**9 + random.randrange(10**8) for _ in range(size - hostile)),
+                *hostile_entries(random, hostile),
+            ]
+            for place in places
+        ]
+        values = [decided(list(column), size) for column in columns]
+
+        assert all(value is not None for value in values)
+        order = rank([value for value in values if value is not None])
+        assert order == sorted(range(len(places)), key=lambda i: places[i]), case
