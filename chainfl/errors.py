@@ -49,6 +49,10 @@ class VerificationError(ChainflError):
     exit_code = 4
 
 
+class LedgerLieError(VerificationError):
+    """Events that the rules could not have told: the endpoint lies, or runs other rules; act on none of it."""
+
+
 class ProofError(VerificationError):
     """A Merkle proof does not lead from its leaf to the root."""
 
@@ -65,6 +69,10 @@ class LedgerError(OutsideError):
 
 class LowBalanceError(LedgerError):
     """An account cannot pay for its transaction; names the account and what it has."""
+
+
+class FeeTooHighError(LedgerError):
+    """The network asks for more than the caps on fees allow; nothing was sent."""
 
 
 class StoreError(OutsideError):
@@ -113,6 +121,10 @@ class ModelMismatchError(VerificationError):
     """A stored model is not the one that was promised: another root, length or scale."""
 
 
+class ModelTooLargeError(VerificationError):
+    """A task's models are larger than this process takes; says by how much, and which limit to raise."""
+
+
 class BlobNotFoundError(StoreError):
     """The store has no bytes under this CID, or could not get them in time."""
 
@@ -147,6 +159,10 @@ class NotIndexedError(InputError):
 
 class BusyError(OutsideError):
     """The service is doing as much as it allows itself; the same request may work in a moment."""
+
+
+class LimitError(BusyError):
+    """One client asks for more at once than its share; the same request may work when another of its own is done."""
 
 
 class RlpError(VerificationError):

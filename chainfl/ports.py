@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from chainfl.codec.records import Layout
 from chainfl.codec.vector import Vector
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Task
-from chainfl.types import Address, Digest, Phase
+from chainfl.types import Address, Digest, Id, Phase
 
 # Blobs
 
@@ -50,8 +50,8 @@ class BlobStore(Protocol):
         """Whether the bytes are here now."""
         ...
 
-    def pin(self, cid: Cid) -> None:
-        """Fetch this and all it links to, and keep it until unpinned.
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
+        """Fetch this, and all it links to unless told otherwise, and keep it until unpinned.
 
         Raises:
             BlobNotFoundError: a part of it cannot be had.
@@ -60,6 +60,15 @@ class BlobStore(Protocol):
 
     def unpin(self, cid: Cid) -> None:
         """Let go of a pin; unpinning what is not pinned changes nothing."""
+        ...
+
+
+@runtime_checkable
+class WaitingStore(Protocol):
+    """A store that may wait for somebody else's bytes, and can be told for how long; `blobs.within` tells it."""
+
+    def within(self, until: float) -> BlobStore:
+        """The same blobs, for a caller whose time ends then (`time.monotonic()`): no call outlasts it."""
         ...
 
 
@@ -97,8 +106,16 @@ class Ledger(Protocol):
         """Bring an account's weight in line with its stake and wish."""
         ...
 
+    def can_draw(self) -> bool:
+        """Whether a draw is open and the block that seeds it is there."""
+        ...
+
     def draw(self) -> None:
         """Draw the roles of the round."""
+        ...
+
+    def note_absent(self, round_: int, ids: Sequence[Id]) -> None:
+        """Note who was drawn to train and did not commit in time."""
         ...
 
     def advance(self, round_: int) -> None:

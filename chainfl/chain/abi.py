@@ -15,7 +15,7 @@ from eth_abi.exceptions import DecodingError
 
 from chainfl.artifacts import load
 from chainfl.codec.commitments import keccak256
-from chainfl.errors import InputError, ProtocolError
+from chainfl.errors import InputError, LedgerError, ProtocolError
 from chainfl.protocol import errors, events
 from chainfl.types import Address
 
@@ -37,8 +37,23 @@ class Function:
         return self.selector + abi_encode(self.inputs, values)
 
     def result(self, data: bytes) -> tuple[Any, ...]:
-        """The values of an answer."""
-        return tuple(abi_decode(self.outputs, data))
+        """The values of an answer.
+
+        Raises:
+            LedgerError: the bytes are not such values.
+        """
+        return _decoded(self.outputs, data, "an answer")
+
+
+def _decoded(kinds: Sequence[str], data: bytes, what: str) -> tuple[Any, ...]:
+    try:
+        return tuple(abi_decode(kinds, data))
+    except (
+        DecodingError,
+        ValueError,
+        OverflowError,
+    ) as error:  # text that is not UTF-8, an offset beyond memory
+        raise LedgerError(f"{what} of the chain cannot be read: {error}") from error
 
 
 def as_address(text: str) -> Address:
@@ -109,16 +124,28 @@ def _event_forms() -> Mapping[bytes, _EventForm]:
 
 
 def decode_log(topics: Sequence[bytes], data: bytes) -> events.Event | None:
-    """The event behind a log; None for one that is not ours."""
+    """The event behind a log; None for one that is not ours.
+
+    Raises:
+        LedgerError: it has the name of one of ours, and is none: no contract of this release emitted it.
+    """
     form = _event_forms().get(bytes(topics[0])) if topics else None
     if form is None:
         return None
+    what = f"a log {form.kind.__name__}"
+    if len(topics) != 1 + len(form.indexed):
+        raise LedgerError(f"{what} of the chain has {len(topics)} topics, not {1 + len(form.indexed)}")
+
     values: dict[int, Any] = {}
     for (place, kind), topic in zip(form.indexed, topics[1:], strict=True):
-        values[place] = abi_decode([kind], bytes(topic))[0]
-    plain = abi_decode([kind for _, kind in form.plain], data)
+        (values[place],) = _decoded([kind], bytes(topic), what)
+    plain = _decoded([kind for _, kind in form.plain], data, what)
     values |= {place: value for (place, _), value in zip(form.plain, plain, strict=True)}
-    return _build(form.kind, [values[place] for place in range(len(values))])
+
+    try:
+        return _build(form.kind, [values[place] for place in range(len(values))])
+    except ValueError as error:  # a phase, an outcome that there is not
+        raise LedgerError(f"{what} of the chain cannot be read: {error}") from error
 
 
 @cache
@@ -164,6 +191,6 @@ def decode_revert(data: bytes) -> ProtocolError:
         return ProtocolError(f"the contract refused: 0x{data.hex() or ' (no reason given)'}")
     kind, inputs = known
     try:
-        return kind(*abi_decode(inputs, data[4:]))
-    except DecodingError:
+        return kind(*_decoded(inputs, data[4:], "a refusal"))
+    except LedgerError:
         return ProtocolError(f"the contract refused with a malformed {kind.solidity_name()}: 0x{data.hex()}")

@@ -19,7 +19,7 @@ from chainfl.types import Address, Rule, Statistic, TaskConfig
 
 _CLONE_START = bytes.fromhex("363d3d373d3d3d363d73")
 _CLONE_END = bytes.fromhex("5af43d82803e903d91602b57fd5bf3")
-_ORIGIN = ("address", "uint64", "address", "uint128", "uint128", "uint128")
+_ORIGIN = ("address", "uint64", "address", "uint128", "uint128", "uint128", "uint64")
 _ORIGIN_BYTES = 32 * len(_ORIGIN)
 _PUSH1, _PUSH32 = 0x60, 0x7F
 
@@ -33,6 +33,7 @@ class TaskCode:
     task_id: int
     sponsor: Address
     config: TaskConfig
+    seed_delay: int
 
     @property
     def parts(self) -> dict[str, Address]:
@@ -88,22 +89,30 @@ def read_task_code(code: bytes) -> TaskCode:
         raise VerificationError("its code is not that of a task")
     terms = functions("TrainingTask")["config"].outputs
     try:
-        registry, task_id, sponsor, *_ = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
+        registry, task_id, sponsor, *_, delay = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
         (values,) = abi_decode(terms, args[_ORIGIN_BYTES:])
         config = as_config(values)
     except (DecodingError, ValueError) as error:
         raise VerificationError(f"the terms in its code cannot be read: {error}") from error
     implementation = Address(code[len(_CLONE_START) : start])
-    return TaskCode(implementation, as_address(registry), task_id, as_address(sponsor), config)
+    return TaskCode(implementation, as_address(registry), task_id, as_address(sponsor), config, delay)
 
 
 def as_config(values: tuple[object, ...]) -> TaskConfig:
-    """A task's terms from the values of the contract's struct."""
+    """A task's terms from the values of the contract's struct.
+
+    Raises:
+        VerificationError: they name a rule or a statistic that there is not.
+    """
     plain = dict(zip(TaskConfig.__dataclass_fields__, values, strict=True))
     rule, statistic = plain["rule"], plain["statistic"]
     assert isinstance(rule, int)
     assert isinstance(statistic, int)
-    return TaskConfig(**plain | {"rule": Rule(rule), "statistic": Statistic(statistic)})  # type: ignore[arg-type]
+    try:
+        named = {"rule": Rule(rule), "statistic": Statistic(statistic)}
+    except ValueError as error:
+        raise VerificationError(f"the task's terms cannot be read: {error}") from error
+    return TaskConfig(**plain | named)  # type: ignore[arg-type]
 
 
 def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
@@ -116,7 +125,7 @@ def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
     found = {name: _fill(name, at, code_of) for name, at in made.parts.items()}
     (word,) = _expect_immutables("StakeRegistry", found["StakeRegistry"], 1)
     factory = Address(word[-20:])
-    words = _expect_immutables("TaskFactory", _fill("TaskFactory", factory, code_of), 3)
+    words = _expect_immutables("TaskFactory", _fill("TaskFactory", factory, code_of), 4)
     if not {bytes(12) + made.registry, bytes(12) + made.implementation} <= words:
         raise VerificationError(f"factory {_hex(factory)} makes its tasks with another registry or code")
     libraries = found["TrainingTask"].libraries

@@ -7,9 +7,10 @@ where it stopped: a step whose code is on the chain, or whose transaction is on 
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from eth_abi.abi import encode as abi_encode
 from eth_utils.address import to_checksum_address
@@ -18,9 +19,12 @@ from web3 import Web3
 
 from chainfl.artifacts import load
 from chainfl.chain.abi import as_address
+from chainfl.chain.development import is_development
+from chainfl.chain.randomness import check_randomness
 from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import check_chain, outside
 from chainfl.chain.send import Sender, checksum
+from chainfl.codec import plain_json
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address
@@ -51,6 +55,7 @@ class Deployment:
     chain_id: int
     deployer: str
     phase_floor: int
+    seed_delay: int = 2
     steps: dict[str, DeployedStep] = field(default_factory=dict)
     factory: str = ""
     registry: str = ""
@@ -87,13 +92,25 @@ def read_deployment(path: Path) -> Deployment:
         InputError: there is none, or it is not one.
     """
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        steps = {name: DeployedStep(**step) for name, step in plain.pop("steps").items()}
-        return Deployment(**plain, steps=steps)
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; deploy first: chainfl deploy") from None
-    except (json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
+    plain: Any = plain_json.loads(data, str(path))
+    try:
+        steps = {
+            name: DeployedStep(**_typed(DeployedStep, step)) for name, step in plain.pop("steps").items()
+        }
+        return Deployment(**_typed(Deployment, plain), steps=steps)
+    except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path}: not a deployments file ({error})") from None
+
+
+def _typed(kind: type[Deployment | DeployedStep], plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same fields, if each is the number or the text that it has to be."""
+    for each in fields(kind):
+        if each.name in plain and type(plain[each.name]) is not each.type:
+            raise TypeError(f"{each.name} is {plain[each.name]!r:.80}")
+    return plain
 
 
 def plan() -> list[str]:
@@ -110,23 +127,34 @@ def plan() -> list[str]:
     return order
 
 
+def default_seed_delay(chain_id: int) -> int:
+    """How many blocks ahead the one lies that seeds a draw: two, or one on chains that make blocks on demand."""
+    return 1 if is_development(chain_id) else 2
+
+
 def deploy(
-    w3: Web3, sender: Sender, path: Path, phase_floor: int, expected_chain: int | None, tell: Tell
+    w3: Web3,
+    sender: Sender,
+    path: Path,
+    phase_floor: int,
+    expected_chain: int | None,
+    tell: Tell,
+    seed_delay: int | None = None,
 ) -> Deployment:
     """Deploy what is not yet on the chain, and answer where everything is.
 
     Raises:
         LedgerError: another chain answers, or the chain fails; run again to go on.
-        InputError: the file belongs to another chain, deployer or floor.
+        InputError: the file belongs to another chain, deployer or factory, or the chain's randomness stands still.
     """
     chain_id = check_chain(w3, expected_chain)
+    check_randomness(w3, allow_young=is_development(chain_id))
     deployer = checksum(sender.address)
-    state = read_deployment(path) if path.exists() else Deployment(chain_id, deployer, phase_floor)
-    if (state.chain_id, state.deployer, state.phase_floor) != (chain_id, deployer, phase_floor):
-        raise InputError(
-            f"{path} tells of chain {state.chain_id}, deployer {state.deployer}, floor {state.phase_floor} s; "
-            f"this is chain {chain_id}, {deployer}, {phase_floor} s: name another file"
-        )
+    delay = default_seed_delay(chain_id) if seed_delay is None else seed_delay
+    wanted = Deployment(chain_id, deployer, phase_floor, delay)
+    state = read_deployment(path) if path.exists() else wanted
+    if _terms(state) != _terms(wanted):
+        raise InputError(f"{path} is of {_terms(state)}; this is {_terms(wanted)}: name another file")
     for name in plan():
         state = _deploy_step(w3, sender, path, state, name, tell)
     gone = still_to_deploy(w3, state)
@@ -146,6 +174,14 @@ def deploy(
     return done
 
 
+def _terms(state: Deployment) -> str:
+    """What a factory is made with, and where."""
+    return (
+        f"chain {state.chain_id}, deployer {state.deployer}, floor {state.phase_floor} s, "
+        f"seed delay {state.seed_delay} blocks"
+    )
+
+
 def creation_code(name: str, state: Deployment) -> bytes:
     """What is sent to create a contract, its libraries linked."""
     addresses = {step: known.address for step, known in state.steps.items()}
@@ -154,7 +190,9 @@ def creation_code(name: str, state: Deployment) -> bytes:
 
 def constructor_arguments(name: str, state: Deployment) -> bytes:
     """What a contract's constructor is given, ABI-encoded."""
-    return abi_encode(["uint32"], [state.phase_floor]) if name == FACTORY else b""
+    if name != FACTORY:
+        return b""
+    return abi_encode(["uint32", "uint64"], [state.phase_floor, state.seed_delay])
 
 
 def still_to_deploy(w3: Web3, state: Deployment | None) -> list[str]:

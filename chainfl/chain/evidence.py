@@ -5,15 +5,14 @@ do not know of, or an endpoint that lies, is found here and not by an auditor la
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
 from web3 import Web3
-from web3.providers.rpc import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from chainfl.chain.rpc import outside
+from chainfl.chain.rpc import HttpRpc, has_answered, outside, printable
 from chainfl.chain.send import checksum
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
@@ -41,7 +40,8 @@ class Place:
 def place_of(w3: Web3, block: int | None) -> Place:
     """A block of the chain, the newest where none is named."""
     answer = _ask(w3, "eth_getBlockByNumber", ["latest" if block is None else hex(block), False])
-    return Place(int(answer["number"], 16), _data(answer["hash"]))
+    with outside("reading a block"):
+        return Place(int(answer["number"], 16), _data(answer["hash"]))
 
 
 def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: int) -> int:
@@ -68,20 +68,24 @@ def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: 
             span = max(1, span // 4)
             continue
         if found:
-            return int(found[0]["blockNumber"], 16)
+            with outside("reading the task's creation"):
+                return int(found[0]["blockNumber"], 16)
         first = until + 1
     raise LedgerError("the factory's word on the task's creation was not found: give an earlier --from-block")
 
 
 def read_code(w3: Web3, address: Address, block: int) -> bytes:
     """The code at an address."""
-    return _data(_ask(w3, "eth_getCode", [checksum(address), hex(block)]))
+    answer = _ask(w3, "eth_getCode", [checksum(address), hex(block)])
+    with outside("reading a contract's code"):
+        return _data(answer)
 
 
 def prove_account(w3: Web3, address: Address, code: bytes, block: int) -> bytes:
     """An account's code and the proof that it has it: `[address, [nodes], code]`."""
     answer = _ask(w3, "eth_getProof", [checksum(address), [], hex(block)])
-    return rlp.encode([address, [_data(node) for node in answer["accountProof"]], code])
+    with outside("reading an account's proof"):
+        return rlp.encode([address, [_data(node) for node in answer["accountProof"]], code])
 
 
 def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
@@ -92,12 +96,30 @@ def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
     """
     calls = [("eth_getBlockByNumber", [hex(number), False]) for number in range(first, last + 1)]
     for number, answer in enumerate(_ask_many(w3, calls), first):
-        data = encode_header(answer)
-        if keccak256(data) != _data(answer["hash"]):
+        yield _as_hashed(w3, number, answer)
+
+
+def read_header(w3: Web3, number: int) -> bytes | None:
+    """One block's header as it is hashed; None where the chain has no such block (yet).
+
+    Raises:
+        LedgerError: the header does not hash to its hash, or the endpoint fails.
+    """
+    with outside(f"asking for block {number}"):
+        answer = w3.provider.make_request(RPCEndpoint("eth_getBlockByNumber"), [hex(number), False])
+    if "error" not in answer and answer.get("result") is None:
+        return None
+    return _as_hashed(w3, number, _result(answer, "eth_getBlockByNumber"))
+
+
+def _as_hashed(w3: Web3, number: int, block: Json) -> bytes:
+    with outside(f"header of block {number}"):
+        data, hash_ = encode_header(block), _data(block["hash"])
+        if keccak256(data) != hash_:
             data = _data(_ask_raw(w3, "debug_getRawHeader", number) or "")
-        if keccak256(data) != _data(answer["hash"]):
-            raise LedgerError(f"header of block {number}: {_UNKNOWN_FORM}")
-        yield data
+    if keccak256(data) != hash_:
+        raise LedgerError(f"header of block {number}: {_UNKNOWN_FORM}")
+    return data
 
 
 def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
@@ -109,28 +131,48 @@ def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
     wanted = list(blocks)
     calls = [("eth_getBlockReceipts", [hex(number)]) for number, _ in wanted]
     for (number, root), answer in zip(wanted, _ask_many(w3, calls), strict=True):
-        found = [encode_receipt(receipt) for receipt in answer]
-        if trie.ordered_root(found) != root:
-            found = [_data(raw) for raw in _ask_raw(w3, "debug_getRawReceipts", number) or ()]
+        with outside(f"receipts of block {number}"):
+            found = [encode_receipt(receipt) for receipt in answer]
+            if trie.ordered_root(found) != root:
+                found = [_data(raw) for raw in _ask_raw(w3, "debug_getRawReceipts", number) or ()]
         if trie.ordered_root(found) != root:
             raise LedgerError(f"receipts of block {number}: {_UNKNOWN_FORM}")
         yield rlp.encode(found)
 
 
 def encode_header(block: Json) -> bytes:
-    """A header as it is hashed, from an endpoint's JSON; forks have appended fields, in this order."""
-    return rlp.encode([read(block[name]) for name, read in _HEADER if block.get(name) is not None])
+    """A header as it is hashed, from an endpoint's JSON; forks have appended fields, in this order.
+
+    Raises:
+        LedgerError: a field is no hexadecimal text.
+    """
+    with _reading("a header"):
+        return rlp.encode([read(block[name]) for name, read in _HEADER if block.get(name) is not None])
 
 
 def encode_receipt(receipt: Json) -> bytes:
-    """A receipt as its block hashes it, from an endpoint's JSON."""
-    outcome = _number(receipt["status"]) if "status" in receipt else _data(receipt["root"])
-    logs: rlp.Value = [
-        [_data(log["address"]), [_data(topic) for topic in log["topics"]], _data(log["data"])]
-        for log in receipt["logs"]
-    ]
-    body = rlp.encode([outcome, _number(receipt["cumulativeGasUsed"]), _data(receipt["logsBloom"]), logs])
-    return rlp.encode_int(int(receipt.get("type") or "0x0", 16)) + body
+    """A receipt as its block hashes it, from an endpoint's JSON.
+
+    Raises:
+        LedgerError: a field is missing or no hexadecimal text.
+    """
+    with _reading("a receipt"):
+        outcome = _number(receipt["status"]) if "status" in receipt else _data(receipt["root"])
+        logs: rlp.Value = [
+            [_data(log["address"]), [_data(topic) for topic in log["topics"]], _data(log["data"])]
+            for log in receipt["logs"]
+        ]
+        body = rlp.encode([outcome, _number(receipt["cumulativeGasUsed"]), _data(receipt["logsBloom"]), logs])
+        return rlp.encode_int(int(receipt.get("type") or "0x0", 16)) + body
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """An endpoint may answer with any JSON: whatever does not fit within is its failure, not ours."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise LedgerError(f"{what}: the endpoint's answer cannot be read: {error!r:.200}") from error
 
 
 def _ask(w3: Web3, method: str, params: Sequence[object]) -> Any:
@@ -147,26 +189,31 @@ def _ask_raw(w3: Web3, method: str, number: int) -> Any:
 
 def _ask_many(w3: Web3, calls: Sequence[tuple[str, Sequence[object]]]) -> Iterator[Any]:
     """Answers in order; several calls travel together where the connection allows it."""
-    provider = w3.provider
-    for at in range(0, len(calls), _BATCH):
-        batch = [(RPCEndpoint(method), params) for method, params in calls[at : at + _BATCH]]
-        if isinstance(provider, HTTPProvider):
-            with outside(f"asking for {len(batch)} answers to {batch[0][0]}"):
-                answers = provider.make_batch_request(batch)
-            if not isinstance(answers, list) or len(answers) != len(batch):
-                raise LedgerError(
-                    f"asking for {len(batch)} answers to {batch[0][0]}: the endpoint answered otherwise"
-                )
-            yield from (_result(answer, str(batch[0][0])) for answer in answers)
-        else:
+    provider, at, size = w3.provider, 0, _BATCH
+    while at < len(calls):
+        batch = [(RPCEndpoint(method), params) for method, params in calls[at : at + size]]
+        if not isinstance(provider, HttpRpc):
             yield from (_ask(w3, method, params) for method, params in batch)
+        else:
+            try:
+                with outside(f"asking for {len(batch)} answers to {batch[0][0]}"):
+                    answers = provider.make_batch_request(batch)
+            except LedgerError as error:
+                if size == 1 or not has_answered(error):
+                    raise
+                size //= 4  # together they may be too much for one answer
+                continue
+            yield from (_result(answer, str(batch[0][0])) for answer in answers)
+        at += len(batch)
 
 
 def _result(answer: RPCResponse, method: str) -> Any:
+    if not isinstance(answer, Mapping):
+        raise LedgerError(f"{method}: the endpoint answered with something else than an object")
     if "error" in answer or answer.get("result") is None:
         error = answer.get("error")
         why = cast(Mapping[str, object], error).get("message") if isinstance(error, Mapping) else error
-        raise LedgerError(f"{method}: {why or 'the endpoint has no such block'}")
+        raise LedgerError(f"{method}: {printable(why) if why else 'the endpoint has no such block'}")
     return answer["result"]
 
 

@@ -2,14 +2,22 @@
 
 import json
 import os
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
+from chainfl.chain.abi import as_address
+from chainfl.codec import plain_json
 from chainfl.errors import InputError
 from chainfl.types import Address
+
+_NO_KEYSTORE = "not a keystore file (Web3 Secret Storage, version 3)"
+_KEY_BYTES = 32
+_MAX_WORK = {"scrypt": 1 << 22, "pbkdf2": 1 << 21}
+"""n · r · p, or iterations, for a key of 32 bytes: 512 MiB and about two seconds at the most."""
 
 
 class LocalSigner:
@@ -55,9 +63,10 @@ def new_key(
 
 def address_of(path: Path) -> Address:
     """The account of a keystore file, without unlocking it."""
+    address = _read(path).get("address")
     try:
-        return Address(bytes.fromhex(_read(path)["address"].removeprefix("0x")))
-    except (KeyError, ValueError, AttributeError):
+        return as_address(str(address))
+    except InputError:
         raise InputError(f"{path}: no address in it; is it a keystore file?") from None
 
 
@@ -65,20 +74,51 @@ def unlock(path: Path, password: str) -> LocalSigner:
     """Open a keystore file.
 
     Raises:
-        InputError: it is missing, no keystore, or the password is wrong.
+        InputError: it is missing, no keystore, asks for absurd work, or the password is wrong.
     """
+    keystore = _read(path)
+    _check_work(path, keystore)
     try:
-        return LocalSigner(Account.from_key(Account.decrypt(_read(path), password)))
+        return LocalSigner(Account.from_key(Account.decrypt(keystore, password)))
     except ValueError:
         raise InputError(f"{path}: the password does not open it") from None
-    except (KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}: not a keystore file (Web3 Secret Storage, version 3)") from None
+    except Exception:  # eth-keyfile expects a sound file: it asserts, indexes and converts
+        raise InputError(f"{path}: {_NO_KEYSTORE}") from None
 
 
-def _read(path: Path) -> Any:
+def _check_work(path: Path, keystore: dict[str, Any]) -> None:
+    """Refuse a file whose key would take minutes or gigabytes to derive; geth's take half of what is allowed."""
+    crypto = keystore.get("crypto")
+    if keystore.get("version") != 3 or not isinstance(crypto, dict):
+        raise InputError(f"{path}: {_NO_KEYSTORE}")
+    params = crypto.get("kdfparams")
+    names = {"scrypt": ("n", "r", "p"), "pbkdf2": ("c",)}.get(str(crypto.get("kdf")), ())
+    values: list[Any] = [params.get(name) for name in (*names, "dklen")] if isinstance(params, dict) else []
+    if not names or not all(type(value) is int and value > 0 for value in values) or not values:
+        raise InputError(f"{path}: {_NO_KEYSTORE}")
+    if prod(values) > _MAX_WORK[str(crypto["kdf"])] * _KEY_BYTES:
+        raise InputError(
+            f"{path}: opening it would take minutes: its {crypto['kdf']} asks for {params!r:.200}"
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A keystore's fields; their names are written in small letters by some, in capitals by others."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; make a key with: chainfl keys new") from None
-    except json.JSONDecodeError:
+    try:
+        plain = plain_json.loads(data, str(path))
+    except InputError:
         raise InputError(f"{path}: not a keystore file (it is not JSON)") from None
+    if not isinstance(plain, dict):
+        raise InputError(f"{path}: {_NO_KEYSTORE}")
+    fields: dict[str, Any] = _small(plain)
+    return fields
+
+
+def _small(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {str(name).lower(): _small(each) for name, each in value.items()}

@@ -2,21 +2,30 @@
 
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 
 from web3 import Web3
 from web3.types import TxReceipt
 
 from chainfl.chain.abi import functions
+from chainfl.chain.development import is_development, make_block
+from chainfl.chain.evidence import read_header
 from chainfl.chain.reader import TaskReader
+from chainfl.chain.rpc import outside
 from chainfl.chain.send import Sender
+from chainfl.errors import LedgerError
+from chainfl.protocol.errors import DrawTooEarlyError
 from chainfl.protocol.events import Claimed
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Task
-from chainfl.types import Address, Digest
+from chainfl.types import Address, Digest, Id
 
 _FIXED_GAS = 150_000
 """Enough for a commitment, a reveal of short data or a vote; asking for an estimate would double their time."""
 _GAS_PER_BYTE = 60
+_TRANSFER_GAS = 21_000
+_MAY_BE_SILENT = ("applyChange", "noteFinding")
+"""What may change nothing, and then tells nothing."""
 
 
 class ChainLedger:
@@ -26,6 +35,7 @@ class ChainLedger:
         """Put the parts together; nothing is read or sent yet."""
         self._w3, self._sender, self.reader, self._address = w3, sender, reader, task
         self._last = b""
+        self._makes_blocks = is_development(reader.created.chain_id)
 
     @property
     def me(self) -> Address:
@@ -56,9 +66,33 @@ class ChainLedger:
         """Bring an account's weight in line with its stake and wish."""
         self._act("applyChange", account)
 
+    def can_draw(self) -> bool:
+        """Whether a draw is open and the block that seeds it is there, or will be made on demand."""
+        number = self.reader.task.round.draw_block
+        return number > 0 and (self._makes_blocks or number <= self.reader.newest_block)
+
     def draw(self) -> None:
-        """Draw the roles of the round."""
-        self._act("draw")
+        """Draw the roles of the round, from the header of the block that the opening named."""
+        # Read anew: the opening may be younger than the last look at the chain.
+        number = self.task().round.draw_block
+        if self._makes_blocks:
+            self._make_blocks(number)
+        header = read_header(self._w3, number)
+        if header is None:
+            raise DrawTooEarlyError(number)
+        self._act("draw", header)
+
+    def _make_blocks(self, until: int) -> None:
+        """On a development chain nobody else does: ask for empty blocks, or fill them with transfers of nothing."""
+        with outside("reading the chain's head"):
+            newest = self._w3.eth.block_number
+        for _ in range(newest, until):
+            if not make_block(self._w3):
+                self._sender.send(self.me, b"", gas=_TRANSFER_GAS)
+
+    def note_absent(self, round_: int, ids: Sequence[Id]) -> None:
+        """Note who was drawn to train and did not commit in time."""
+        self._act("noteAbsent", round_, list(ids))
 
     def advance(self, round_: int) -> None:
         """Leave a phase that is over."""
@@ -124,7 +158,20 @@ class ChainLedger:
     def _act(self, name: str, *values: object, quick: bool = False) -> TxReceipt:
         data = functions("TrainingTask")[name].call_data(*values)
         gas = _FIXED_GAS + _GAS_PER_BYTE * len(data) if quick else None
-        receipt = self._sender.send(self._address, data, gas=gas)
+        left = max(0.0, float(self.reader.task.round.deadline - self.now()))
+        receipt = self._sender.send(self._address, data, gas=gas, seconds_left=left, is_checked=False)
         self._last = bytes(receipt["transactionHash"])
         self.reader.refresh(receipt["blockNumber"])
+        self._expect_told(name, receipt)
         return receipt
+
+    def _expect_told(self, name: str, receipt: TxReceipt) -> None:
+        """A receipt alone proves nothing: what was done must be among the task's events."""
+        if name in _MAY_BE_SILENT:
+            return
+        newest = takewhile(lambda one: one.block_number >= receipt["blockNumber"], reversed(self.reader.log))
+        if not any(one.transaction == self._last for one in newest):
+            raise LedgerError(
+                f"{name}: the endpoint says that transaction 0x{self._last.hex()} was mined in block "
+                f"{receipt['blockNumber']}, but the task tells nothing of it: looking again"
+            )

@@ -1,21 +1,26 @@
 """A task read off a chain: its events, folded into the state that the rules speak of; safe against reorgs."""
 
+import hashlib
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hexbytes import HexBytes
 from web3 import Web3
-from web3.exceptions import BlockNotFound, ContractLogicError
-from web3.types import FilterParams, LogReceipt
+from web3.exceptions import ContractLogicError
 
 from chainfl.chain.abi import as_address, decode_log, functions
+from chainfl.chain.answers import Log, read_block, read_head, read_logs
 from chainfl.chain.code import as_config
-from chainfl.chain.rpc import check_chain, has_answered, outside
+from chainfl.chain.evidence import read_header
+from chainfl.chain.rpc import check_chain, has_answered, name_of, outside
 from chainfl.chain.send import checksum, in_our_words
-from chainfl.errors import LedgerError
-from chainfl.protocol.events import Event, TaskCreated
+from chainfl.codec.header import mix_hash
+from chainfl.errors import LedgerError, LedgerLieError, ProtocolError
+from chainfl.protocol.config import phase_seconds
+from chainfl.protocol.events import Event, PhaseEntered, TaskCreated
 from chainfl.protocol.replay import fold
 from chainfl.protocol.state import Task, new_task
 from chainfl.types import Address, Digest, TaskConfig
@@ -24,6 +29,10 @@ _SPAN = 2_000
 """Blocks asked for at once; halved when an endpoint finds that too many."""
 _MARKS = 256
 """Blocks whose hashes are remembered; a reorg beyond them makes the task be read anew."""
+_MOST_AHEAD = 64
+"""Blocks by which one that we were told of may be ahead of the newest: endpoints behind one address differ a little."""
+_LOOK_EVERY = 64
+"""Spans read before the head is looked at again: one that was a lie must not keep us reading for ever."""
 _SAY_SECONDS = 5.0
 """How often a long read says how far it has come."""
 Tell = Callable[[str], None]
@@ -51,13 +60,15 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
         raise in_our_words(error) from None
     if not answer and function.outputs:
         raise LedgerError(f"no {contract} lives at {checksum(at)} on this chain")
-    return function.result(bytes(answer))
+    with outside(f"reading {contract}.{name}"):
+        return function.result(bytes(answer))
 
 
 def read_config(w3: Web3, task: Address) -> TaskConfig:
     """A task's frozen terms."""
     (values,) = read_call(w3, "TrainingTask", task, "config")
-    return as_config(values)
+    with outside("reading the task's terms"):
+        return as_config(values)
 
 
 class TaskReader:
@@ -77,42 +88,71 @@ class TaskReader:
         self._chain_id, self._tell = chain_id, tell
         self._next_block = self._from_block = from_block
         self._marks: dict[int, bytes] = {}
-        self._head = b""
+        self._head, self._seals = b"", [b""]
         self.newest_time = 0
+        self.newest_block = 0
         self.log: list[ChainEvent] = []
-        (task_id,) = read_call(w3, "TrainingTask", task, "taskId")
-        (sponsor,) = read_call(w3, "TrainingTask", task, "sponsor")
-        funded = self._creation(task_id).escrow
-        config = read_config(w3, task)
-        self.created = new_task(chain_id, task, task_id, as_address(sponsor), config, funded)
+        try:
+            self.created = self._read_created()
+        except ProtocolError as error:
+            raise LedgerError(f"reading the task: {name_of(w3)} says that {error}") from error
         self.task = self.created.draft()
 
+    def _read_created(self) -> Task:
+        """The task as its creation left it."""
+        (task_id,) = read_call(self._w3, "TrainingTask", self._address, "taskId")
+        (sponsor,) = read_call(self._w3, "TrainingTask", self._address, "sponsor")
+        funded = self._creation(task_id).escrow
+        config = read_config(self._w3, self._address)
+        (delay,) = read_call(self._w3, "TrainingTask", self._address, "seedDelay")
+        return new_task(self._chain_id, self._address, task_id, as_address(sponsor), config, funded, delay)
+
     def refresh(self, at_least: int = 0) -> Task:
-        """Read what is new, up to the newest block that counts (and at least this one)."""
-        with outside("reading the chain's head"):
-            newest = self._w3.eth.get_block("latest")
-        head = bytes(newest["hash"])
-        if head == self._head and at_least < self._next_block:
+        """Read what is new, up to the newest block that counts (and at least this one).
+
+        Raises:
+            LedgerLieError: what the endpoint tells cannot be; all of it is forgotten, to be read anew.
+            LedgerError: the endpoint failed; what was read stays read.
+        """
+        try:
+            return self._refresh(at_least)
+        except LedgerLieError:
+            self._forget()
+            raise
+
+    def _refresh(self, at_least: int) -> Task:
+        newest = read_head(self._w3)
+        self.newest_time = newest.time
+        if newest.hash == self._head and at_least < self._next_block:
             return self.task  # the same head has the same chain behind it
-        until = max(newest["number"] - self._confirmations, at_least)
-        if bytes(newest["parentHash"]) != self._head:
+        if at_least > newest.number + _MOST_AHEAD:
+            raise LedgerError(
+                f"{name_of(self._w3)} tells of block {at_least}, but its newest is {newest.number}: looking again"
+            )
+        until = max(newest.number - self._confirmations, at_least)
+        if newest.parent != self._head:
             self._drop_reorged()
         if until >= self._next_block:
-            mark = head if until == newest["number"] else self.block_hash(until)
+            mark = newest.hash if until == newest.number else self.block_hash(until)
             self._read_until(until)
             self._mark(until, mark)
-        self._head, self.newest_time = head, int(newest["timestamp"])
+        self._head = newest.hash
+        self.newest_block = newest.number
         return self.task
 
     def _read_until(self, until: int) -> None:
         """Fold what is new, span by span: when the endpoint fails half-way, what was read stays read."""
-        for span in read_spans(
+        spans = read_spans(
             self._w3, self._next_block, until, self._address, self._tell, hash_of=self.block_hash
-        ):
+        )
+        for count, span in enumerate(spans, 1):
+            if count % _LOOK_EVERY == 0:
+                self._expect_ahead(until)
             if span.events:
                 task = self.task.draft()
                 for logged in span.events:
                     fold(task, logged.event, logged.block_number)
+                self._check_clock(span.events)
                 task.events = []
                 self.task = task
                 self.log.extend(span.events)
@@ -120,15 +160,67 @@ class TaskReader:
             if span.last < until:
                 self._mark(span.last, span.mark)
 
+    @property
+    def last(self) -> int:
+        """The newest block up to which events were read."""
+        return self._next_block - 1
+
+    def seal(self, until: int) -> bytes:
+        """Names all events up to a block, with their places: two readers with one seal were told the same."""
+        while len(self._seals) <= len(self.log):
+            one = self.log[len(self._seals) - 1]
+            told = repr(
+                (one.event, one.block_number, one.block_hash, one.transaction, one.log_index)
+            ).encode()
+            self._seals.append(hashlib.sha256(self._seals[-1] + told).digest())
+        return self._seals[bisect_right(self.log, until, key=lambda one: one.block_number)]
+
+    def block_hash_read(self, number: int) -> Digest | None:
+        """A block's hash as it was when it was read, or as it is."""
+        return self._marks.get(number) or self.block_hash(number)
+
+    def endpoints(self) -> Mapping[str, str]:
+        """How the endpoint does; one that does not is told of by its errors."""
+        return {name_of(self._w3).removeprefix("the endpoint "): "ok"}
+
+    def _check_clock(self, fresh: list[ChainEvent]) -> None:
+        """The newest phase was entered in its block's own time: a deadline that is not the chain's costs stake."""
+        entered = next((one for one in reversed(fresh) if isinstance(one.event, PhaseEntered)), None)
+        if entered is None:
+            return
+        assert isinstance(entered.event, PhaseEntered)
+        block = read_block(self._w3, entered.block_number)
+        if block is None or block.hash != entered.block_hash:
+            return  # reorganised meanwhile: the next look finds out
+        told = entered.event.deadline
+        due = block.time + phase_seconds(self.created.config, entered.event.phase)
+        if told != due:
+            raise LedgerLieError(
+                f"the endpoint's events do not add up: round {entered.event.round}, "
+                f"{entered.event.phase.name.title()}: expected its deadline at {due}, found {told}"
+            )
+
+    def _forget(self) -> None:
+        """Begin again: what was told before may be part of the lie."""
+        self._next_block, self._marks, self._head = self._from_block, {}, b""
+        self.log, self.task, self._seals = [], self.created.draft(), [b""]
+
     def block_hash(self, number: int) -> Digest | None:
         """A block's hash, None where the endpoint does not have the block."""
-        try:
-            with outside(f"reading block {number}"):
-                return bytes(self._w3.eth.get_block(number)["hash"])
-        except LedgerError as error:
-            if isinstance(error.__cause__, BlockNotFound):
-                return None
-            raise
+        block = read_block(self._w3, number)
+        return block.hash if block is not None else None
+
+    def _expect_ahead(self, until: int) -> None:
+        newest = read_head(self._w3).number
+        if newest + _MOST_AHEAD < until:
+            raise LedgerError(
+                f"{name_of(self._w3)} spoke of block {until}, now its newest is {newest}: looking again"
+            )
+
+    def mix_hash(self, number: int) -> Digest | None:
+        """A block's randomness, from a header that hashes to the block's hash; None where there is no such block."""
+        header = read_header(self._w3, number)
+        return None if header is None else mix_hash(header)
 
     def _creation(self, task_id: int) -> TaskCreated:
         """The factory's word on how the task was made: its escrow is not kept anywhere else."""
@@ -146,8 +238,7 @@ class TaskReader:
 
     def _emitted_by(self, factory: Address) -> Iterator[ChainEvent]:
         """What the factory emitted; on a long chain first in the block that made the task, if that can be found."""
-        with outside("reading the chain's head"):
-            newest = self._w3.eth.block_number
+        newest = read_head(self._w3).number
         if newest - self._from_block >= _SPAN:
             born = first_block_with_code(self._w3, self._address, self._from_block, newest)
             if born is not None:
@@ -166,6 +257,7 @@ class TaskReader:
         check_chain(self._w3, self._chain_id)
         self._next_block = next(reversed(self._marks), self._from_block - 1) + 1
         self.log = [logged for logged in self.log if logged.block_number < self._next_block]
+        del self._seals[len(self.log) + 1 :]
         task = self.created.draft()
         for logged in self.log:
             fold(task, logged.event, logged.block_number)
@@ -203,10 +295,8 @@ def read_spans(
     while first <= last:
         until = min(first + size - 1, last)
         mark = hash_of(until) if until < last else None
-        wanted: FilterParams = {"address": checksum(emitter), "fromBlock": first, "toBlock": until}
         try:
-            with outside(f"reading events of blocks {first} to {until}"):
-                logs = w3.eth.get_logs(wanted)
+            logs = read_logs(w3, emitter, first, until)
         except LedgerError as error:
             if size == 1 or not has_answered(error):
                 raise
@@ -242,14 +332,8 @@ def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> 
     return first
 
 
-def _event_of(log: LogReceipt | Mapping[str, Any]) -> ChainEvent | None:
-    event = decode_log([bytes(topic) for topic in log["topics"]], bytes(log["data"]))
+def _event_of(log: Log) -> ChainEvent | None:
+    event = decode_log(log.topics, log.data)
     if event is None:
         return None
-    return ChainEvent(
-        event,
-        log["blockNumber"],
-        bytes(log["blockHash"]),
-        bytes(log["transactionHash"]),
-        log["logIndex"],
-    )
+    return ChainEvent(event, log.block_number, log.block_hash, log.transaction, log.index)

@@ -1,54 +1,337 @@
-"""A connection to a JSON-RPC endpoint, HTTP or WebSocket, whose failures are LedgerErrors and nothing else."""
+"""A connection to a JSON-RPC endpoint, HTTP or WebSocket, whose failures are LedgerErrors and nothing else.
 
+An endpoint may answer with anything, for ever: an answer has a size, a number of values and a time within which all of
+it must be here, and it must be the answer to what was asked. Errors name the endpoint by its host alone, for many keep
+the key of their account with a provider in the rest of its address.
+"""
+
+import io
 import json
-from collections.abc import Iterator
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
+from urllib.parse import urlsplit
 
+import numpy as np
 import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from web3 import Web3
-from web3.exceptions import ContractLogicError, Web3Exception
-from web3.providers import HTTPProvider
+from web3.exceptions import ContractLogicError
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from chainfl.errors import InputError, LedgerError
+from chainfl.errors import ChainflError, InputError, LedgerError
 
 TIMEOUT_SECONDS = 20
-_MAX_MESSAGE = 64 * 2**20
+"""Until all of an answer must be here."""
+MAX_ANSWER = 32 * 2**20
+"""Bytes of an answer, its headers included."""
+_MAX_VALUES = 2_000_000
+"""Values of an answer: brackets, braces and commas in its text. They take up to a hundred bytes of memory each."""
+_MAX_DEPTH = 64
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_LONGEST_LINE = 300
+_TOO_LONG = f"answers with more than {MAX_ANSWER} bytes"
 
 
-class WebSocketRpc(JSONBaseProvider):
-    """One WebSocket, used by one caller at a time; a broken one is opened anew at the next call."""
+# web3 brings py_ecc, which raises this limit to 100,000: JSON nested as deep as that overruns the stack of its reader
+# and kills the process without a word. Below, it is a RecursionError like any other malformed input.
+sys.setrecursionlimit(min(sys.getrecursionlimit(), 10_000))
+
+
+class BadAnswerError(ValueError):
+    """The endpoint answered, but not with what was asked for."""
+
+
+class TooSlowError(TimeoutError):
+    """The endpoint did not answer in time."""
+
+
+def endpoint_name(url: str) -> str:
+    """An endpoint's host and port: what can be told of its address."""
+    parts = urlsplit(url)
+    try:
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        port = ""
+    return f"{parts.hostname or '?'}{port}"
+
+
+def name_of(w3: Web3) -> str:
+    """What to call the endpoint behind a connection."""
+    name = str(getattr(w3.provider, "name", ""))
+    return f"the endpoint {name}" if name else "the endpoint"
+
+
+@contextmanager
+def _known_as(name: str) -> Iterator[None]:
+    """Whatever goes wrong has the endpoint's name on it."""
+    try:
+        yield
+    except Exception as error:
+        error.__dict__["endpoint"] = name
+        raise
+
+
+# HTTP: the socket itself has the limits, so that headers, trailers and the framing of the body cannot escape them
+
+
+class _LimitedReader(io.RawIOBase):
+    """What a socket receives, until time or bytes run out."""
+
+    def __init__(self, limited: "_LimitedSocket") -> None:
+        super().__init__()
+        self._limited, self._inner = limited, limited.inner.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receive what is there, if there is time for it."""
+        limited = self._limited
+        left = limited.until - time.monotonic()
+        if left <= 0:
+            raise TooSlowError
+        limited.inner.settimeout(left)
+        count = self._inner.readinto(buffer) or 0
+        limited.room -= count
+        if limited.room < 0:
+            raise BadAnswerError(_TOO_LONG)
+        return count
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._inner.close()
+        super().close()
+
+
+class _LimitedSocket:
+    """A connected socket whose answers end in time; everything else is the socket's own."""
+
+    def __init__(self, inner: socket.socket, seconds: float) -> None:
+        self.inner, self.seconds = inner, seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """A request is about to be sent: time and bytes count from here."""
+        self.until, self.room = time.monotonic() + self.seconds, MAX_ANSWER
+
+    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
+        """What an HTTP response is read from."""
+        return io.BufferedReader(_LimitedReader(self))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class _Plain(HTTPConnection):
+    """A connection whose answers are limited."""
+
+    def connect(self) -> None:
+        """Connect, and limit what is received from then on."""
+        super().connect()
+        assert self.sock is not None
+        self.sock = cast(socket.socket, _LimitedSocket(self.sock, _seconds(self)))
+
+    def request(self, *values: Any, **named: Any) -> None:
+        """Send a request; its answer has the whole time again."""
+        if isinstance(self.sock, _LimitedSocket):
+            self.sock.begin()
+        super().request(*values, **named)
+
+
+class _Secure(HTTPSConnection):
+    """The same over TLS."""
+
+    def connect(self) -> None:
+        """Connect, and limit what is received from then on."""
+        super().connect()
+        assert self.sock is not None
+        self.sock = cast(socket.socket, _LimitedSocket(self.sock, _seconds(self)))
+
+    def request(self, *values: Any, **named: Any) -> None:
+        """Send a request; its answer has the whole time again."""
+        if isinstance(self.sock, _LimitedSocket):
+            self.sock.begin()
+        super().request(*values, **named)
+
+
+def _seconds(connection: HTTPConnection) -> float:
+    return connection.timeout if isinstance(connection.timeout, int | float) else TIMEOUT_SECONDS
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Secure
+
+
+class _Adapter(HTTPAdapter):
+    """Connects to endpoints in this way; goes through proxies as the environment says."""
+
+    def init_poolmanager(self, *values: Any, **named: Any) -> None:
+        """Use our connections."""
+        super().init_poolmanager(*values, **named)
+        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+
+    def proxy_manager_for(self, *values: Any, **named: Any) -> Any:
+        """Use our connections there too."""
+        manager = super().proxy_manager_for(*values, **named)
+        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+        return manager
+
+
+class HttpRpc(JSONBaseProvider):
+    """One HTTP endpoint. Threads may share it; each has a session of its own."""
 
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Remember where to connect; the first call does."""
         super().__init__()
-        self._url, self._timeout = url, timeout
-        self._socket: ClientConnection | None = None
-        self._open = ExitStack()
+        self.name = endpoint_name(url)
+        self._url, self._timeout, self._local = url, timeout, threading.local()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Send one request and wait for its answer."""
+        request = self.encode_rpc_request(method, params)
+        with _known_as(self.name):
+            return cast(RPCResponse, _answer_to(json.loads(request)["id"], parse_answer(self._post(request))))
+
+    def make_batch_request(self, batch: Sequence[tuple[RPCEndpoint, Any]]) -> list[RPCResponse]:
+        """Send several requests in one and wait for all answers, which come back in the order of the requests."""
+        request = self.encode_batch_rpc_request(list(batch))
+        with _known_as(self.name):
+            found = parse_answer(self._post(request))
+            if not isinstance(found, list) or len(found) != len(batch):
+                raise BadAnswerError("answers a batch with something else")
+            by_id = {str(each.get("id")): each for each in found if isinstance(each, dict)}
+            wanted = [each["id"] for each in json.loads(request)]
+            return [cast(RPCResponse, _answer_to(id_, by_id.get(str(id_)))) for id_ in wanted]
+
+    def _post(self, request: bytes) -> bytes:
+        """What the endpoint answers; asked again if it had closed a connection that was kept for later."""
         try:
-            if self._socket is None:
-                # No pings from a thread of their own: every answer is awaited with a time limit anyway.
-                opening = connect(
-                    self._url, open_timeout=self._timeout, max_size=_MAX_MESSAGE, ping_interval=None
-                )
-                self._socket = self._open.enter_context(opening)
-            self._socket.send(self.encode_rpc_request(method, params).decode())
-            return cast(RPCResponse, json.loads(self._socket.recv(self._timeout)))
-        except (OSError, WebSocketException):
-            self.close()
-            raise
+            return self._post_once(request)
+        except requests.ConnectionError as error:
+            if not error.args or not isinstance(error.args[0], urllib3.exceptions.ProtocolError):
+                raise
+            return self._post_once(request)
+
+    def _post_once(self, request: bytes) -> bytes:
+        """Redirections are not followed, and nothing is inflated."""
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        with self._session().post(
+            self._url, request, headers=headers, timeout=self._timeout, stream=True, allow_redirects=False
+        ) as response:
+            if not response.ok or response.is_redirect:
+                raise requests.HTTPError(response=response)
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise BadAnswerError("answers with packed bytes that nobody asked for")
+            length = response.headers.get("Content-Length", "0")
+            if not length.isdecimal() or len(length) > 15 or int(length) > MAX_ANSWER:
+                raise BadAnswerError(_TOO_LONG)
+            return self._body(response)
+
+    def _body(self, response: requests.Response) -> bytes:
+        try:
+            return bytes(response.raw.read(decode_content=False))
+        except urllib3.exceptions.TimeoutError:
+            raise TooSlowError from None
+        except urllib3.exceptions.HTTPError:
+            raise ConnectionError from None
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = requests.Session()
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, _Adapter(max_retries=0))
+        return session
+
+
+class WebSocketRpc(JSONBaseProvider):
+    """One WebSocket; who comes while it is used waits. A broken one is opened anew at the next call."""
+
+    def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Remember where to connect; the first call does."""
+        super().__init__()
+        self.name = endpoint_name(url)
+        self._url, self._timeout = url, timeout
+        self._socket: ClientConnection | None = None
+        self._open, self._lock = ExitStack(), threading.Lock()
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Send one request and wait for its answer."""
+        request = self.encode_rpc_request(method, params)
+        with self._lock, _known_as(self.name):
+            try:
+                if self._socket is None:
+                    self._socket = self._connected()
+                self._socket.send(request.decode())
+                answer = self._socket.recv(self._timeout)
+                return cast(RPCResponse, _answer_to(json.loads(request)["id"], parse_answer(answer)))
+            except Exception:
+                self.close()  # what comes late is nobody's answer
+                raise
+
+    def _connected(self) -> ClientConnection:
+        # No pings from a thread of their own: every answer is awaited with a time limit anyway.
+        opening = connect(self._url, open_timeout=self._timeout, max_size=MAX_ANSWER, ping_interval=None)
+        opened = self._open.enter_context(opening)
+        # An endpoint that does not read must not hold us up either.
+        patience = struct.pack("ll", max(1, int(self._timeout)), 0)
+        opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+        return opened
 
     def close(self) -> None:
         """Let go of the socket."""
         self._socket = None
         self._open.close()
+
+
+def parse_answer(answer: bytes | str) -> Any:
+    """A JSON value of bounded size."""
+    text = answer if isinstance(answer, bytes) else answer.encode()
+    opened = text.count(b"[") + text.count(b"{")
+    if opened + text.count(b",") > _MAX_VALUES:
+        raise BadAnswerError(f"answers with more than {_MAX_VALUES} values")
+    if opened > _MAX_DEPTH and _depth(text) > _MAX_DEPTH:
+        raise BadAnswerError(f"answers with values nested more than {_MAX_DEPTH} deep")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadAnswerError("answers with something that is not JSON") from None
+
+
+def _depth(text: bytes) -> int:
+    """How deep values are nested. The parser does not stop in time: web3 raises its limit to beyond the stack's."""
+    marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
+    opened, closed = (marks == ord("[")) | (marks == ord("{")), (marks == ord("]")) | (marks == ord("}"))
+    return int(np.max(np.cumsum(opened.astype(np.int32) - closed), initial=0))
+
+
+def _answer_to(id_: object, answer: Any) -> dict[str, Any]:
+    """An answer that belongs to this request and is either a result or an error."""
+    if not isinstance(answer, dict) or not ("result" in answer or "error" in answer):
+        raise BadAnswerError("answers with something that is no JSON-RPC answer")
+    if answer.get("error") is not None:
+        error = answer["error"]
+        return {**answer, "error": error if isinstance(error, dict) else {"code": 0, "message": str(error)}}
+    if "result" not in answer or str(answer.get("id")) != str(id_):
+        raise BadAnswerError("answers a question that was not asked")
+    return {"jsonrpc": "2.0", "id": answer["id"], "result": answer["result"]}
 
 
 def open_rpc(url: str, timeout: float = TIMEOUT_SECONDS) -> Web3:
@@ -60,9 +343,8 @@ def open_rpc(url: str, timeout: float = TIMEOUT_SECONDS) -> Web3:
     if url.startswith(("ws://", "wss://")):
         return Web3(WebSocketRpc(url, timeout))
     if url.startswith(("http://", "https://")):
-        provider = HTTPProvider(url, request_kwargs={"timeout": timeout}, exception_retry_configuration=None)
-        return Web3(provider)
-    raise InputError(f"RPC address {url!r}: give http://, https://, ws:// or wss://")
+        return Web3(HttpRpc(url, timeout))
+    raise InputError(f"RPC address of {endpoint_name(url)}: give http://, https://, ws:// or wss://")
 
 
 @contextmanager
@@ -70,9 +352,9 @@ def outside(what: str) -> Iterator[None]:
     """Everything the endpoint can do wrong becomes a LedgerError that says what we were doing."""
     try:
         yield
-    except ContractLogicError:
+    except (ContractLogicError, ChainflError):
         raise
-    except (Web3Exception, requests.RequestException, WebSocketException, OSError, ValueError) as error:
+    except Exception as error:  # an answer can be anything, and so can what breaks on it
         raise LedgerError(f"{what}: {_one_line(error)}") from error
 
 
@@ -84,22 +366,30 @@ def has_answered(error: LedgerError) -> bool:
 
 def check_chain(w3: Web3, expected: int | None) -> int:
     """The endpoint's chain id, refused when it is not the one that is meant."""
-    with outside("asking the endpoint for its chain id"):
+    with outside("asking for the chain id"):
         found = w3.eth.chain_id
     if expected is not None and found != expected:
         raise LedgerError(
-            f"the endpoint serves chain {found}, but chain {expected} is meant: check the RPC address"
+            f"{name_of(w3)} serves chain {found}, but chain {expected} is meant: check the RPC address"
         )
     return found
 
 
+def printable(text: object) -> str:
+    """Somebody else's words on one short line that a terminal shows as they are."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * _LONGEST_LINE]).split())
+    return words if len(words) <= _LONGEST_LINE else words[: _LONGEST_LINE - 3] + "..."
+
+
 def _one_line(error: BaseException) -> str:
-    if isinstance(error, requests.ConnectionError | ConnectionError):
-        return "the endpoint does not answer: is it running, and is its address right?"
+    name = getattr(error, "endpoint", "")
+    who = f"the endpoint {name}" if name else "the endpoint"
     if isinstance(error, requests.Timeout | TimeoutError):
-        return "the endpoint did not answer in time"
+        return f"{who} did not answer in time"
     if isinstance(error, requests.HTTPError) and error.response is not None:
-        # Its own text has the address, and in that many keep the key of their account with a provider.
-        return f"the endpoint answered {error.response.status_code} {error.response.reason}"
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."
+        return f"{who} answered {error.response.status_code} {printable(error.response.reason)}"
+    if isinstance(error, requests.RequestException | ConnectionError):
+        return f"{who} does not answer: is it running, and is its address right?"
+    if isinstance(error, BadAnswerError):
+        return f"{who} {error}"
+    return printable(error) or type(error).__name__

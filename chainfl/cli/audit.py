@@ -11,6 +11,8 @@ import click
 from chainfl.cli.audit_output import hex_of, plain_bundle, plain_plan, plain_rounds, show_audit, show_export
 from chainfl.cli.chain_options import (
     connect,
+    fee_options,
+    limit_options,
     open_reader,
     open_sender,
     parse_address,
@@ -20,6 +22,7 @@ from chainfl.cli.chain_options import (
 )
 from chainfl.cli.output import finish, json_option
 from chainfl.errors import InputError
+from chainfl.limits import Limits
 from chainfl.report import narrate, report
 
 if TYPE_CHECKING:
@@ -141,6 +144,8 @@ def export(
     envvar="CHAINFL_PASSWORD_FILE",
     help="File whose first line opens the keystore; asked for when not given.",
 )
+@limit_options
+@fee_options
 @json_option
 def verify(
     rpc_url: str,
@@ -156,18 +161,21 @@ def verify(
     send: bool,
     keystore: Path | None,
     password_file: Path | None,
+    max_parameters: int,
+    max_memory_mib: int,
     as_json: bool,
 ) -> int:
     """Redo settled rounds: draw, commitments, roots, inclusion, scores, shares, model, record, rewards."""
     _one_of(number, every)
     _expect_sense(bundle is not None, block_hash is not None, challenge, send, keystore is not None)
     started = time.perf_counter()
+    limits = Limits(max_parameters, max_memory_mib << 20)
     if bundle is not None:
-        metrics, ok = _verify_bundle(bundle, block_hash, task, number)
+        metrics, ok = _verify_bundle(bundle, block_hash, task, number, limits)
     else:
         if task is None or store is None:
             raise InputError("--task and --store are needed to audit a chain; --bundle F audits a file")
-        online = _Online(rpc_url, chain_id, task, from_block, store)
+        online = _Online(rpc_url, chain_id, task, from_block, store, limits)
         if challenge:
             key = (keystore, password_file) if send and keystore is not None else None
             metrics, ok = _challenge(online, number, key)
@@ -187,6 +195,7 @@ class _Online:
     task: str
     from_block: int
     store: str
+    limits: Limits
 
 
 def _expect_sense(bundle: bool, block_hash: bool, challenge: bool, send: bool, keystore: bool) -> None:
@@ -207,19 +216,20 @@ def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object
     from services.auditing import audit as redo
 
     reader = open_reader(connect(online.rpc_url, online.chain_id), online.task, online.from_block)
-    audited = list(redo(reader, open_store(online.store), number))
+    audited = list(redo(reader, open_store(online.store), number, online.limits))
     if number is not None and not audited:
         raise InputError(f"round {number} of this task is not settled; {reader.task.round.number} is running")
     return {"task": online.task, "rounds": plain_rounds(audited)}, _is_ok(audited)
 
 
 def _verify_bundle(
-    path: Path, block_hash: str | None, task: str | None, number: int | None
+    path: Path, block_hash: str | None, task: str | None, number: int | None, limits: Limits
 ) -> tuple[dict[str, object], bool]:
     from services.bundles import verify_bundle
 
     trusted = _parse_hash(path, block_hash)
-    done = verify_bundle(path, trusted, parse_address(task) if task is not None else None, number)
+    about = parse_address(task) if task is not None else None
+    done = verify_bundle(path, trusted, about, number, limits)
     metrics: dict[str, object] = {
         "task": hex_of(done.subject.task),
         "rounds": plain_rounds(done.rounds),
@@ -275,7 +285,7 @@ def _challenge(
     one = played.get(wanted)
     settled = one is not None and one.ended is not None
     stands = settled or task.round.phase is Phase.CHALLENGE
-    audited = [audit_round(one, store, reader.block_hash)] if one is not None and stands else []
+    audited = [audit_round(one, store, reader.mix_hash, online.limits)] if one is not None and stands else []
     if settled:
         done = past_challenge(audited[0])
     else:

@@ -36,6 +36,12 @@ from chainfl.report import narrate
     "--confirmations", default=0, show_default=True, help="Blocks to wait before anything is shown."
 )
 @click.option("--poll-seconds", type=float, help="Pause between looks at the chain [1].")
+@click.option(
+    "--max-parameters", type=int, help="Audit no task whose models have more parameters [134217728]."
+)
+@click.option(
+    "--max-memory-mib", type=int, help="Audit no round whose models take more MiB of memory [8192]."
+)
 @click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
 def serve(
     rpc_url: str,
@@ -84,6 +90,8 @@ def serve(
         only=[parse_address(task) for task in tasks],
         from_block=from_block or 0,
         confirmations=confirmations,
+        max_tasks=settings.max_tasks,
+        max_events=settings.max_events,
     )
     app = create_app(source, open_store(store), settings)
     with listen(settings) as listener:

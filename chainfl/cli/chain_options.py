@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from chainfl.errors import InputError
+from chainfl.limits import DEFAULT_LIMITS
 from chainfl.report import narrate
 
 if TYPE_CHECKING:
     from web3 import Web3
 
+    from chainfl.chain.fees import FeeCaps
     from chainfl.chain.keys import LocalSigner
+    from chainfl.chain.quorum import Endpoints
     from chainfl.chain.reader import TaskReader
     from chainfl.chain.send import Sender
     from chainfl.types import Address
@@ -30,14 +33,22 @@ def rpc_options(command: F) -> F:
     return click.option(
         "--rpc-url",
         envvar="CHAINFL_RPC_URL",
-        default="http://127.0.0.1:8545",
+        default=("http://127.0.0.1:8545",),
         show_default=True,
-        help="JSON-RPC endpoint, http(s) or ws(s).",
+        multiple=True,
+        callback=joined,
+        help="JSON-RPC endpoint, http(s) or ws(s); given several times, most must agree.",
     )(command)
 
 
+def joined(_: click.Context, __: click.Parameter, urls: tuple[str, ...]) -> str | None:
+    """Several addresses as one text, commas between them, as the environment has them; None where none is given."""
+    return ",".join(urls) or None
+
+
 def key_options(command: F) -> F:
-    """`--keystore` and `--password-file`."""
+    """`--keystore` and `--password-file`, and what its transactions may cost."""
+    command = fee_options(command)
     command = click.option(
         "--password-file",
         type=click.Path(path_type=Path),
@@ -51,6 +62,36 @@ def key_options(command: F) -> F:
         required=True,
         help="Encrypted key file (chainfl keys new).",
     )(command)
+
+
+def fee_options(command: F) -> F:
+    """`--max-fee` and `--max-priority-fee`, for commands that send; `chosen_caps` has them."""
+    for name, what in (
+        ("max_priority_fee", "Most gwei of that to whoever makes the block [10]."),
+        ("max_fee", "Most gwei that a unit of gas may cost; what is above waits [300]."),
+    ):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            type=click.FloatRange(min=0, min_open=True),
+            envvar=f"CHAINFL_{name.upper()}",
+            expose_value=False,
+            callback=_remember,
+            help=what,
+        )(command)
+    return command
+
+
+def _remember(context: click.Context, option: click.Parameter, value: float | None) -> None:
+    context.meta[f"chainfl.{option.name}"] = value
+
+
+def chosen_caps() -> "FeeCaps":
+    """The caps on fees that the running command was given."""
+    from chainfl.chain.fees import FeeCaps
+
+    meta = click.get_current_context().meta
+    return FeeCaps.of_gwei(meta.get("chainfl.max_fee"), meta.get("chainfl.max_priority_fee"))
 
 
 def task_options(command: F) -> F:
@@ -95,20 +136,41 @@ def store_option(command: F) -> F:
     )(command)
 
 
+def limit_options(command: F) -> F:
+    """`--max-parameters`, `--max-memory-mib`: refuse a task that is too large before a byte of it is fetched."""
+    command = click.option(
+        "--max-memory-mib",
+        type=int,
+        default=DEFAULT_LIMITS.memory >> 20,
+        show_default=True,
+        envvar="CHAINFL_MAX_MEMORY_MIB",
+        help="Refuse a round whose models take more MiB of memory.",
+    )(command)
+    return click.option(
+        "--max-parameters",
+        type=int,
+        default=DEFAULT_LIMITS.parameters,
+        show_default=True,
+        envvar="CHAINFL_MAX_PARAMETERS",
+        help="Refuse a task whose models have more parameters.",
+    )(command)
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An endpoint whose chain was checked."""
+    """Endpoints whose chain was checked."""
 
     w3: "Web3"
     chain_id: int
+    endpoints: "Endpoints"
 
 
 def connect(rpc_url: str, chain_id: int | None) -> Connection:
-    """Open the endpoint and refuse the wrong chain."""
-    from chainfl.chain.rpc import check_chain, open_rpc
+    """Open the endpoint, or those between commas, and refuse the wrong chain."""
+    from chainfl.chain.quorum import open_endpoints
 
-    w3 = open_rpc(rpc_url)
-    return Connection(w3, check_chain(w3, chain_id))
+    endpoints = open_endpoints(rpc_url, chain_id)
+    return Connection(endpoints.w3, endpoints.chain_id, endpoints)
 
 
 def open_signer(keystore: Path, password_file: Path | None) -> "LocalSigner":
@@ -126,14 +188,15 @@ def open_sender(
     from chainfl.chain.send import Sender, SendSettings
 
     signer = open_signer(keystore, password_file)
-    return Sender(connection.w3, signer, connection.chain_id, SendSettings(confirmations=confirmations))
+    settings = SendSettings(confirmations=confirmations, caps=chosen_caps())
+    return Sender(connection.w3, signer, connection.chain_id, settings, connection.endpoints.others)
 
 
 def open_reader(connection: Connection, task: str, from_block: int) -> "TaskReader":
     """A task to read."""
-    from chainfl.chain.reader import TaskReader
+    from chainfl.chain.quorum import open_reader
 
-    return TaskReader(connection.w3, parse_address(task), connection.chain_id, from_block, tell=narrate)
+    return open_reader(connection.endpoints, parse_address(task), from_block, tell=narrate)
 
 
 def parse_address(text: str) -> "Address":

@@ -74,7 +74,7 @@ def shares(given: dict[str, Json]) -> Mapping[str, Any]:
 def draw(given: dict[str, Json]) -> Mapping[str, Any]:
     """Who does what in a round, drawn by stake from the round's seed.
 
-    Give the "seed", or "chain_id", "task", "round" and "block_hash" that make it; "weights" as an array (ids 1,
+    Give the "seed", or "chain_id", "task", "round" and "mix_hash" that make it; "weights" as an array (ids 1,
     2, 3 …) or as pairs [id, weight]; "committee_size" and "max_updates". With a "rule" that elects its
     committee, "elected" names the one that the round before elected. "workers" is null when everybody else
     works.
@@ -90,7 +90,7 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
             "chain_id",
             "task",
             "round",
-            "block_hash",
+            "mix_hash",
             "weights",
             "committee_size",
             "max_updates",
@@ -208,7 +208,7 @@ def _judge(given: dict[str, Json], default: Rule) -> _Judged:
     weights = _per_update(given, "weights", count, 0, _UINT32, [1] * count)
 
     head_root = _digest(given, "head_root", bytes(32))
-    task = state.new_task(0, Address(bytes(20)), 1, Address(bytes(20)), config, 0)
+    task = state.new_task(0, Address(bytes(20)), 1, Address(bytes(20)), config, 0, 1)
     task.head_root, round_ = head_root, task.round
     members = [Id(_UINT32 + 1 + k) for k in range(size)]
     round_.drawn, round_.order = drawing.Drawn(tuple(members), (), None), tuple(ids)
@@ -350,8 +350,8 @@ def _weights(value: Json) -> list[tuple[Id, int]]:
 
 
 def _seed(given: Mapping[str, Json]) -> Digest:
-    """The seed as given, or made of the block hash as the contract makes it."""
-    parts = [name for name in ("chain_id", "task", "round", "block_hash") if name in given]
+    """The seed as given, or made of the block's randomness as the contract makes it."""
+    parts = [name for name in ("chain_id", "task", "round", "mix_hash") if name in given]
     if "seed" in given:
         if parts:
             raise InputError(f'input: give either "seed" or what makes it, not both "seed" and "{parts[0]}"')
@@ -360,7 +360,7 @@ def _seed(given: Mapping[str, Json]) -> Digest:
         integer(given.get("chain_id"), "input.chain_id", 0, 2**256 - 1),
         octets(given.get("task"), "input.task"),
         integer(given.get("round"), "input.round", 1, _UINT64),
-        _word(given.get("block_hash"), "input.block_hash"),
+        _word(given.get("mix_hash"), "input.mix_hash"),
     )
 
 

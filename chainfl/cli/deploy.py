@@ -14,9 +14,6 @@ from chainfl.report import Report, narrate, report
 if TYPE_CHECKING:
     from chainfl.chain.deploy import Deployment
 
-DEVELOPMENT = (31337, 1337)
-"""Chains that make a block when there is a transaction, and wait for the next one."""
-
 
 @click.command(
     short_help="Put the contracts on a chain.",
@@ -25,6 +22,11 @@ DEVELOPMENT = (31337, 1337)
 @rpc_options
 @key_options
 @click.option("--phase-floor", default=60, show_default=True, help="Shortest phase of any task, in seconds.")
+@click.option(
+    "--seed-delay",
+    type=click.IntRange(1, 64),
+    help="Blocks from the opening of a draw to the one that seeds it [2; 1 on a development chain: 31337, 1337].",
+)
 @click.option(
     "--confirmations",
     type=int,
@@ -41,6 +43,7 @@ def deploy(
     keystore: Path,
     password_file: Path | None,
     phase_floor: int,
+    seed_delay: int | None,
     confirmations: int | None,
     deployments: Path,
     dry_run: bool,
@@ -49,6 +52,7 @@ def deploy(
     """Deploy libraries, factory and registry; a run that died is taken up where it stopped."""
     from chainfl.chain.deploy import cost_of_deployment, read_deployment, still_to_deploy
     from chainfl.chain.deploy import deploy as put
+    from chainfl.chain.development import is_development
     from chainfl.chain.keys import address_of
     from chainfl.chain.rpc import outside
     from chainfl.chain.send import checksum
@@ -79,9 +83,9 @@ def deploy(
                 f"{in_ether(cost.wei)}: fund it first"
             )
         if confirmations is None:
-            confirmations = 0 if connection.chain_id in DEVELOPMENT else 1
+            confirmations = 0 if is_development(connection.chain_id) else 1
         sender = open_sender(connection, keystore, password_file, confirmations)
-        done = put(connection.w3, sender, path, phase_floor, chain_id, narrate)
+        done = put(connection.w3, sender, path, phase_floor, chain_id, narrate, seed_delay)
         metrics |= {
             "factory": done.factory,
             "registry": done.registry,

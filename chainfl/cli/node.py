@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from chainfl.cli.chain_options import joined
 from services.node.settings import NodeSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +29,9 @@ def setting_options(command: F) -> F:
         elif field.annotation in (Path, Path | None):
             kind = click.Path(path_type=Path)
         text = f"{field.description}{default}"
-        if field.annotation is bool:
+        if name == "rpc_url":
+            command = click.option(flag, name, multiple=True, callback=joined, help=text)(command)
+        elif field.annotation is bool:
             command = click.option(flag, name, is_flag=True, default=None, help=text)(command)
         else:
             command = click.option(flag, name, type=kind, default=None, help=text)(command)

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from chainfl.cli.chain_options import (
+    chosen_caps,
     connect,
     key_options,
+    limit_options,
     open_reader,
     open_signer,
     parse_address,
@@ -26,6 +28,7 @@ from chainfl.cli.chain_options import (
 @task_options
 @store_option
 @key_options
+@limit_options
 @click.option("--poll-seconds", default=1.0, show_default=True, help="Pause between looks at the chain.")
 @click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
 def watch(
@@ -36,12 +39,15 @@ def watch(
     store: str,
     keystore: Path,
     password_file: Path | None,
+    max_parameters: int,
+    max_memory_mib: int,
     poll_seconds: float,
     json_logs: bool,
 ) -> int:
     """Follow a task, redo each proposal as it appears, note and prove lies; no stake and no data are needed."""
     from chainfl.chain.ledger import ChainLedger
-    from chainfl.chain.send import Sender
+    from chainfl.chain.send import Sender, SendSettings
+    from chainfl.limits import Limits, check_size
     from chainfl.store.address import open_store
     from services.logs import set_up_logs
     from services.node.serve import persist
@@ -50,14 +56,16 @@ def watch(
 
     set_up_logs(as_json=json_logs)
     signer, address, blobs = open_signer(keystore, password_file), parse_address(task), open_store(store)
-    stop = threading.Event()
+    stop, costs = threading.Event(), SendSettings(caps=chosen_caps())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
     def meet() -> ChainLedger:
         connection = connect(rpc_url, chain_id)
-        sender = Sender(connection.w3, signer, connection.chain_id)
-        return ChainLedger(connection.w3, sender, open_reader(connection, task, from_block), address)
+        reader = open_reader(connection, task, from_block)
+        check_size(reader.refresh().config, Limits(max_parameters, max_memory_mib << 20))
+        sender = Sender(connection.w3, signer, connection.chain_id, costs, connection.endpoints.others)
+        return ChainLedger(connection.w3, sender, reader, address)
 
     ledger = persist(meet, stop, Status())
     if ledger is not None:

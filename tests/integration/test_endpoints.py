@@ -62,12 +62,11 @@ def provider(status: int, answer: Any = None) -> Iterator[tuple[Provider, Web3]]
 
 @pytest.mark.parametrize(("status", "reason"), [(401, "Unauthorized"), (429, "Too Many Requests")])
 def test_a_refusal_is_told_without_the_address_and_its_key(status: int, reason: str) -> None:
-    with provider(status) as (_, w3), pytest.raises(LedgerError) as refused:
+    with provider(status) as (server, w3), pytest.raises(LedgerError) as refused:
         check_chain(w3, None)
 
-    assert (
-        str(refused.value) == f"asking the endpoint for its chain id: the endpoint answered {status} {reason}"
-    )
+    named = f"the endpoint 127.0.0.1:{server.server_port} answered {status} {reason}"
+    assert str(refused.value) == f"asking for the chain id: {named}"
     assert KEY not in str(refused.value)
 
 

@@ -1,0 +1,247 @@
+"""An endpoint that answers with anything at all ends no node and no command: one line each, and on it goes."""
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+from eth_account.typed_transactions import TypedTransaction  # type: ignore[attr-defined]
+from hexbytes import HexBytes
+
+from chainfl.chain.fees import FeeCaps
+from chainfl.chain.ledger import ChainLedger
+from chainfl.chain.reader import TaskReader
+from chainfl.chain.rpc import open_rpc
+from chainfl.chain.send import Sender, SendSettings, checksum
+from chainfl.cli.app import run
+from chainfl.codec.commitments import keccak256
+from chainfl.errors import ChainflError, LedgerError, LedgerLieError
+from chainfl.protocol import events
+from chainfl.roles.participant import Participant
+from chainfl.roles.turn import Duty, next_step
+from chainfl.types import Address, Outcome, Phase, Rule
+from services.node.serve import serve
+from services.node.status import Status
+from services.node.wiring import Node
+from tests.integration.chain import ChainTask, Devchain, open_task
+from tests.integration.corrupt import WAYS, Corrupt
+from tests.integration.lying import KEY, Proxy, running, truth
+from tests.processes import await_that
+
+TIMEOUT = 1.0
+SLOW = ("trickle", "endless", "many")
+REQUESTS = 500
+"""How many answers a node gets from an endpoint of which one in twelve is corrupted."""
+
+
+@pytest.fixture(scope="module")
+def task(chain: Devchain) -> ChainTask:
+    """A task whose first round has been drawn, and one update committed."""
+    made = open_task(chain, Rule.SOFTMAX, rounds=3)
+    first, *others = made.people.values()
+    first.ledger.draw()
+    for me in others:
+        step = next_step(me, me.ledger.task(), me.ledger.now(), Duty.WORK)
+        if step is not None:
+            step.take(me)
+            return made
+    raise AssertionError("nobody works")
+
+
+# Each way by itself
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_is_answered_it_is_a_line_that_names_the_endpoint_and_no_key(
+    chain: Devchain, task: ChainTask, way: str
+) -> None:
+    """The task is read again and again, one answer of each reading corrupted; in the end it is what it is."""
+    truth_told = task.reader().refresh()
+    proxy, rng = Corrupt(chain.url, 1, 1), random.Random(way)
+    proxy.respond = lambda handler, _, answer: _once(proxy, way, rng, handler, answer)  # type: ignore[method-assign,assignment]
+    proxy.is_on = True
+    with running(proxy):
+        w3, failed = open_rpc(proxy.url, timeout=TIMEOUT), list[ChainflError]()
+        for skip in range(0, 12, 5 if way in SLOW else 1):
+            proxy.asked, _turn[0] = 0, skip
+            started = time.monotonic()
+            try:
+                reader = TaskReader(w3, task.address, chain.chain_id, task.block)
+                reader.refresh()
+            except (LedgerError, LedgerLieError) as error:
+                failed.append(error)
+                assert time.monotonic() - started < 10 * TIMEOUT
+        _turn[0] = -1
+        reader = TaskReader(w3, task.address, chain.chain_id, task.block)
+        read = reader.refresh()
+
+    assert proxy.seen[way] > 0
+    for line in map(str, failed):
+        assert len(line) < 1000
+        assert line.isprintable()
+        assert KEY not in line
+    assert read == truth_told
+
+
+_turn = [-1]
+
+
+def _once(proxy: Corrupt, way: str, rng: random.Random, handler: Any, answer: dict[str, Any]) -> None:
+    """Corrupt this one answer of a reading."""
+    if proxy.asked - 1 == _turn[0]:
+        proxy.seen[way] += 1
+        WAYS[way](proxy, handler, answer, rng)
+    else:
+        proxy.say(handler, answer)
+
+
+def test_a_head_far_away_does_not_keep_a_reader_busy_for_ever(chain: Devchain, task: ChainTask) -> None:
+    far, spans = 10**15, [0]
+
+    def lie(method: str, params: Any, answer: Any) -> Any:
+        spans[0] += method == "eth_getLogs"
+        if method == "eth_getBlockByNumber" and spans[0] < 10:
+            number = far if params[0] == "latest" else int(params[0], 16)
+            return {**newest, "number": hex(number)}
+        return [] if method == "eth_getLogs" and answer is None else answer
+
+    newest: Any = chain.rpc("eth_getBlockByNumber", ["latest", False])
+    with running(Proxy(chain.url, truth)) as proxy:
+        reader = TaskReader(open_rpc(proxy.url), task.address, chain.chain_id, task.block)
+        proxy.lie = lie
+        with pytest.raises(LedgerError, match=r"spoke of block 10{15}, now its newest is \d+: looking again"):
+            reader.refresh()
+
+        assert reader.refresh() == task.reader().refresh()
+    assert 10 < spans[0] < 100
+
+
+# A node among corrupted answers
+
+
+def _node(chain: Devchain, task: ChainTask, proxy: Corrupt, who: Address) -> tuple[Node, FeeCaps]:
+    """Somebody of the task, whose every request goes through the proxy."""
+    me, caps = task.people[who], FeeCaps()
+    w3 = open_rpc(proxy.url, timeout=TIMEOUT)
+    signer = me.ledger._sender._signer  # type: ignore[attr-defined]
+    sender = Sender(w3, signer, chain.chain_id, SendSettings(caps=caps, replace_after=2))
+    reader = TaskReader(w3, task.address, chain.chain_id, task.block)
+    ledger = ChainLedger(w3, sender, reader, task.address)
+    return Node(Participant(ledger, me.store, me.trainer, me.journal), ledger, lambda *_: None), caps
+
+
+def test_a_node_among_corrupted_answers_misses_nothing_and_stays_up(
+    chain: Devchain, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ("train", "reveal", "score", "tally", "propose", "challenge")
+    phases: dict[str, Any] = {f"{name}_seconds": 600 for name in names}
+    task = open_task(chain, Rule.SOFTMAX_ACCURACY, rounds=40, **phases)
+    victim = next(iter(task.people))
+    proxy, stop, status = Corrupt(chain.url, 4, 12), threading.Event(), Status()
+    with running(proxy):
+        node, caps = _node(chain, task, proxy, victim)
+        ended = list[BaseException | None]()
+        thread = threading.Thread(target=_serve, args=(node, stop, status, ended))
+        proxy.is_on = True
+        thread.start()
+        try:
+            _others_play(task, victim, lambda: proxy.asked >= REQUESTS or bool(ended), thread)
+            proxy.is_on = False
+            await_that(lambda: status.health()[0], 30, "a node that reads again")
+            assert thread.is_alive()
+        finally:
+            stop.set()
+            thread.join(60)
+
+    reader = task.reader()
+    now = reader.refresh()
+    log, id_ = [one.event for one in reader.log], now.accounts[victim].id
+    assert ended == [None]
+    assert len(proxy.seen) > len(WAYS) // 2, proxy.seen
+    assert now.round.number >= 2
+    assert [e for e in log if isinstance(e, events.Silent | events.Convicted) and e.id == id_] == []
+    assert {e.outcome for e in log if isinstance(e, events.RoundEnded)} == {Outcome.FINAL}
+    for raw in proxy.sent:
+        signed = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+        assert signed["maxFeePerGas"] <= caps.max_fee
+        assert signed["maxPriorityFeePerGas"] <= caps.max_priority_fee
+        assert signed["gas"] <= 2**24
+    assert KEY not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def _serve(node: Node, stop: threading.Event, status: Status, ended: list[BaseException | None]) -> None:
+    try:
+        serve(node, Duty.ALL, stop, poll_seconds=0.1, status=status)
+        ended.append(None)
+    except BaseException as error:
+        ended.append(error)
+        raise
+
+
+def _others_play(task: ChainTask, victim: Address, is_over: Any, thread: threading.Thread) -> None:
+    """Everybody else acts at once through the honest endpoint; the clock runs on when the victim has voted too."""
+    watch, chain = task.reader(), task.chain
+    others = [me for account, me in task.people.items() if account != victim]
+
+    def turn() -> bool:
+        for me in others:
+            now = int(chain.w3.eth.get_block("latest")["timestamp"])
+            step = next_step(me, me.ledger.task(), now, Duty.ALL)
+            if step is not None and not step.is_shared:
+                step.take(me)
+            elif step is not None:
+                _try(me, step)
+        state = watch.refresh()
+        voted = (
+            state.accounts[victim].id in state.round.votes
+            or state.accounts[victim].id not in state.round.committee
+        )
+        if state.round.phase is Phase.CHALLENGE and voted:
+            chain.skip(max(1, state.round.deadline - int(chain.w3.eth.get_block("latest")["timestamp"])))
+        return bool(is_over()) or not thread.is_alive()
+
+    await_that(turn, 150, "so many requests")
+
+
+def _try(me: Participant, step: Any) -> None:
+    try:
+        step.take(me)
+    except ChainflError:
+        assert me.ledger.task() is not None  # somebody else was faster
+
+
+# Commands
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_commands_end_with_a_line_and_never_with_a_defect(
+    chain: Devchain, task: ChainTask, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = checksum(Address(keccak256(b"nobody")[:20]))
+    factory = chain.deployment.factory
+    codes = []
+    proxy = Corrupt(chain.url, seed, 4)
+    with running(proxy):
+        proxy.is_on = True
+        where = ["--rpc-url", proxy.url, "--chain-id", str(chain.chain_id)]
+        shown = ["--task", checksum(task.address), "--from-block", str(task.block)]
+        for command in (
+            ["task", "show", *where, *shown],
+            ["task", "list", *where, "--factory", factory],
+            ["stake", "show", *where, *shown, "--account", account],
+            ["task", "trace", *where, *shown],
+        ):
+            codes.append(run(command))
+    said = capsys.readouterr().err
+
+    assert proxy.seen
+    assert set(codes) <= {0, 3, 4, 5}
+    assert KEY not in said
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits twenty seconds here."""
+    monkeypatch.setattr("chainfl.chain.rpc.TIMEOUT_SECONDS", TIMEOUT)
