@@ -6,6 +6,7 @@ node and its CID before anything is stored, for a worker commits to both while i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import CHUNK_BYTES, Layout, ModelNode, Record, chunk_sizes
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, ModelMismatchError, RecordError
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, WaitingStore
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -27,6 +28,14 @@ class NamedModel:
     cid: Cid
     node: ModelNode
     data: bytes
+
+
+def within(store: BlobStore, until: float) -> BlobStore:
+    """The same blobs, for a caller whose time ends then (`time.monotonic()`).
+
+    A store that never waits for anybody else's bytes, such as a directory, is used as it is.
+    """
+    return store.within(until) if isinstance(store, WaitingStore) else store
 
 
 def name_model(u_D: Vector, s: int, layout: Layout, root: bytes | None = None) -> NamedModel:
@@ -72,24 +81,28 @@ def get_model_node(
     return node
 
 
+def keep_model(store: BlobStore, cid: Cid, d: int, *, s: int | None = None, root: bytes | None = None) -> Cid:
+    """Have the store fetch and keep the whole of a model, its node checked first; nothing is read into memory.
+
+    Raises:
+        StoreError: a part cannot be had now.
+        VerificationError: the node is not the promised model's.
+    """
+    get_model_node(store, cid, d, s=s, root=root)
+    store.pin(cid)
+    return cid
+
+
 def get_model(
-    store: BlobStore,
-    cid: Cid,
-    d: int,
-    *,
-    s: int | None = None,
-    root: bytes | None = None,
-    pin: bool = False,
+    store: BlobStore, cid: Cid, d: int, *, s: int | None = None, root: bytes | None = None
 ) -> Vector:
     """The vector behind a model node, its root rebuilt from the bytes.
-
-    With `pin` the store first fetches and keeps the whole model, for whoever vouches for one has to serve it.
 
     Raises:
         StoreError: a part cannot be had now.
         VerificationError: a part is wrong, too large, or the whole is not the promised model.
     """
-    return vector.to_native(get_canonical_model(store, cid, d, s=s, root=root, pin=pin))
+    return vector.to_native(get_canonical_model(store, cid, d, s=s, root=root))
 
 
 def get_canonical_model(
@@ -99,7 +112,6 @@ def get_canonical_model(
     *,
     s: int | None = None,
     root: bytes | None = None,
-    pin: bool = False,
     threads: int | None = None,
 ) -> Vector:
     """As `get_model`, in the order of the bytes, which trees and combining take as well: nothing is turned around.
@@ -107,21 +119,46 @@ def get_canonical_model(
     `threads` hash the tree; one is best where several models are got side by side.
     """
     node = get_model_node(store, cid, d, s=s, root=root)
-    if pin:
-        store.pin(cid)
+
+    # The model's memory is taken only once its first bytes are there.
+    chunks = _read_chunks(store, cid, node)
+    first = next(chunks)
     u_D = np.empty(d, ">u4")
     data, at = u_D.data.cast("B"), 0
-    for size, chunk in zip(chunk_sizes(d), store.get_many(node.chunks, CHUNK_BYTES), strict=True):
+    for chunk in chain((first,), chunks):
+        data[at : at + len(chunk)] = chunk
+        at += len(chunk)
+
+    _expect_root(cid, node, merkle.root(u_D, threads=threads))
+    return u_D
+
+
+def check_model(
+    store: BlobStore, cid: Cid, d: int, *, s: int | None = None, root: bytes | None = None
+) -> None:
+    """Read a model's bytes and rebuild its root as they come: a few chunks are held, never the whole.
+
+    Raises:
+        StoreError: a part cannot be had now.
+        VerificationError: a part is wrong, too large, or the whole is not the promised model.
+    """
+    node = get_model_node(store, cid, d, s=s, root=root)
+    _expect_root(cid, node, merkle.root_from_chunks(_read_chunks(store, cid, node), d))
+
+
+def _read_chunks(store: BlobStore, cid: Cid, node: ModelNode) -> Iterator[bytes]:
+    """A model's chunks in order, each of the size that its place asks for."""
+    for size, chunk in zip(chunk_sizes(node.d), store.get_many(node.chunks, CHUNK_BYTES), strict=True):
         if len(chunk) != size:
             raise ModelMismatchError(f"model {cid}: a chunk has {len(chunk)} bytes, expected {size}")
-        data[at : at + size] = chunk
-        at += size
-    found = merkle.root(u_D, threads=threads)
+        yield chunk
+
+
+def _expect_root(cid: Cid, node: ModelNode, found: bytes) -> None:
     if found != node.root:
         raise ModelMismatchError(
             f"model {cid}: its bytes have root {found.hex()}, its node says {node.root.hex()}"
         )
-    return u_D
 
 
 def put_record(store: BlobStore, record: Record) -> Cid:

@@ -3,14 +3,20 @@
 R revealed updates, K included ones, D parameters. Nothing here trusts a name: every model is rebuilt to its root.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
 
-from chainfl.blobs import get_canonical_model, get_model, get_record
+from chainfl.blobs import check_model, get_canonical_model, get_model, get_record, keep_model, within
 from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Attestation, BlockNode, Member, Update
 from chainfl.codec.vector import Vector, decode
-from chainfl.errors import BlobNotFoundError, ProtocolError, StoreError, VerificationError
+from chainfl.errors import ChainflError, ProtocolError, StoreError, StoreTimeoutError, VerificationError
 from chainfl.ports import BlobStore, Floats
 from chainfl.protocol.combine import combine, combine_ranks, pairwise_squared_distances
 from chainfl.protocol.shares import equal, head_share, krum
@@ -21,6 +27,55 @@ Fetch = Callable[[BlobStore, Task, Cid, Digest], Vector]
 """How a model is had: by its name, checked against its root."""
 
 
+Kept = Cid | StoreError | VerificationError
+"""A model that the store has fetched and keeps, or why it does not."""
+
+KEPT_BYTES = 2 << 30
+"""How many bytes of models an audit keeps for its next check."""
+_GRACE_SECONDS = 0.5
+"""How much later than its limit a store may answer before its answer is not waited for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Until when a step may wait (`time.monotonic()`): for bytes that others publish, then for reading them here.
+
+    The second moment is later: what did come in time is still read when something else did not.
+    """
+
+    fetch: float = math.inf
+    read: float = math.inf
+
+
+NO_LIMIT = Budget()
+"""For whoever only checks: nothing is at stake when it takes long."""
+
+
+def side_by_side(jobs: Sequence[Callable[[], Cid]], until: float) -> list[Kept]:
+    """What each job gives or why it failed, in order; one that is not done by then counts as timed out.
+
+    All run at once. Fewer threads than jobs would let a few names that nobody has starve all the others; the rules
+    bound how many updates a round has.
+    """
+    pool = ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="bytes")
+    try:
+        under_way = [pool.submit(job) for job in jobs]
+        left = until - time.monotonic()
+        wait(under_way, None if left == math.inf else max(0.0, left) + _GRACE_SECONDS)
+        return [_outcome(each) for each in under_way]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _outcome(job: Future[Cid]) -> Kept:
+    if not job.done():
+        return StoreTimeoutError("the store did not answer in time")
+    try:
+        return job.result()
+    except (StoreError, VerificationError) as error:
+        return error
+
+
 def head_model_cid(store: BlobStore, task: Task) -> Cid:
     """Where the head's model lies: the task names the first, every block names its own."""
     if task.head_block == NOBODY:
@@ -28,25 +83,61 @@ def head_model_cid(store: BlobStore, task: Task) -> Cid:
     return get_record(store, Cid.dag_cbor(task.head_block), BlockNode).model
 
 
+def names_to_keep(store: BlobStore, task: Task) -> set[Cid]:
+    """What every later round may need: the head and the one before it, their records and their models.
+
+    Raises:
+        StoreError, VerificationError: the head's record cannot be read now.
+    """
+    if task.head_block == NOBODY:
+        return {head_model_cid(store, task)}
+    newest = Cid.dag_cbor(task.head_block)
+    block = get_record(store, newest, BlockNode)
+    return {newest, block.model, block.head} | ({block.prev} if block.prev is not None else set())
+
+
 def fetch(store: BlobStore, task: Task, cid: Cid, root: Digest) -> Vector:
-    """A model of this task, checked against the root that the ledger knows."""
-    return get_model(store, cid, task.config.dimension, s=task.config.scale, root=root, pin=True)
+    """A model of this task, checked against the root that the ledger knows; nothing is pinned."""
+    return get_model(store, cid, task.config.dimension, s=task.config.scale, root=root)
+
+
+def keep(store: BlobStore, task: Task, cid: Cid, root: Digest) -> Cid:
+    """Have the store fetch and keep a model of this task: who vouches for one has to serve it."""
+    return keep_model(store, cid, task.config.dimension, s=task.config.scale, root=root)
+
+
+def keep_head(store: BlobStore, task: Task) -> Cid:
+    """Have the store fetch and keep the model that the round starts from."""
+    return keep(store, task, head_model_cid(store, task), task.head_root)
+
+
+def keep_update(store: BlobStore, task: Task, id_: Id) -> Cid:
+    """Have the store fetch and keep a revealed update."""
+    update = task.round.updates[id_]
+    assert update.root is not None
+    assert update.cid is not None
+    return keep(store, task, Cid.dag_cbor(update.cid), update.root)
 
 
 class FetchOnce:
-    """Fetches every model once, for checks that need the same ones; whoever only checks pins nothing."""
+    """Fetches every model once, for checks that need the same ones, and keeps those used last while they fit."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
         """Nothing is fetched yet."""
+        self._most, self._lock = most_bytes, threading.Lock()
         self._kept: dict[tuple[Cid, Digest], Vector] = {}
 
     def __call__(self, store: BlobStore, task: Task, cid: Cid, root: Digest) -> Vector:
         """As `fetch`, or what was fetched before under the same name and root."""
-        found = self._kept.get((cid, root))
+        with self._lock:
+            found = self._kept.pop((cid, root), None)
         if found is None:
             d, s = task.config.dimension, task.config.scale
             found = get_canonical_model(store, cid, d, s=s, root=root, threads=1)
-            self._kept[cid, root] = found
+        with self._lock:
+            self._kept[cid, root] = found  # now the last of all
+            while sum(model.nbytes for model in self._kept.values()) > self._most:
+                del self._kept[next(iter(self._kept))]
         return found
 
 
@@ -55,24 +146,12 @@ def head_model(store: BlobStore, task: Task, get: Fetch = fetch) -> Vector:
     return get(store, task, head_model_cid(store, task), task.head_root)
 
 
-def revealed_updates(store: BlobStore, task: Task, *, is_patient: bool) -> Iterator[Vector | None]:
-    """The revealed updates in index order; None where the bytes are not to be had or not what was promised.
-
-    Raises:
-        StoreError: the store itself fails, for which no worker is to blame; only where there is time to try again.
-    """
-    for id_ in task.round.order:
-        update = task.round.updates[id_]
-        assert update.root is not None
-        assert update.cid is not None
-        try:
-            yield fetch(store, task, Cid.dag_cbor(update.cid), update.root)
-        except (BlobNotFoundError, VerificationError):
-            yield None
-        except StoreError:
-            if is_patient:
-                raise
-            yield None
+def before_head(task: Task) -> Task | None:
+    """The task as it would stand with its older head, where there is one to go back to (docs/adr/0016)."""
+    older = task.older_head
+    if older is None:
+        return None
+    return replace(task, head_root=older.root, head_block=older.block, older_head=None)
 
 
 def floats(u_D: Vector, task: Task) -> Floats:
@@ -91,12 +170,16 @@ def next_model(store: BlobStore, task: Task, get: Fetch = fetch) -> tuple[tuple[
         chosen = iter(included)
         spread = [next(chosen) if counts else None for counts in tallied.included]
         return shares, combine(_head(store, task, shares, get), spread, shares)
-    shares = tallied.shares
+    return tallied.shares, model_by(store, task, tallied.shares, get)
+
+
+def model_by(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch = fetch) -> Vector:
+    """What these shares make of head and updates; only what has a part is fetched (on ranks: all included)."""
     if task.config.rule.is_on_ranks:
         included = _included_updates(store, task, get)
-        return shares, combine_ranks(_head(store, task, shares, get), included, shares)
+        return combine_ranks(_head(store, task, shares, get), included, shares)
     updates = [_update(store, task, index, get) if share else None for index, share in enumerate(shares[1:])]
-    return shares, combine(_head(store, task, shares, get), updates, shares)
+    return combine(_head(store, task, shares, get), updates, shares)
 
 
 def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
@@ -151,7 +234,38 @@ def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares:
     )
 
 
-def check_proposal(store: BlobStore, task: Task) -> None:
+def keep_parts(store: BlobStore, task: Task, budget: Budget, *more: Callable[[], Cid]) -> Sequence[Kept]:
+    """Have the store fetch and keep, side by side, every model that the round's shares combine.
+
+    `more` are further jobs of the same kind, done at the same time; answers what became of them.
+
+    Raises:
+        VerificationError: one is not what was promised; StoreError: one cannot be had in time.
+    """
+    tallied = task.round.tally
+    if tallied is None:
+        raise ProtocolError(f"round {task.round.number}: the scores are not tallied")
+    fetching = within(store, budget.fetch)
+    by_choice = task.config.rule.is_attested or task.config.rule.is_on_ranks
+    counted = tallied.included if by_choice else [share > 0 for share in tallied.shares[1:]]
+    jobs: list[Callable[[], Cid]] = [
+        partial(keep_update, fetching, task, id_)
+        for id_, counts in zip(task.round.order, counted, strict=True)
+        if counts
+    ]
+    if head_share(task.config.alpha):
+        jobs.append(partial(keep_head, fetching, task))
+
+    kept = side_by_side([*jobs, *more], budget.fetch)
+    failed = [each for each in kept[: len(jobs)] if isinstance(each, ChainflError)]
+
+    # Wrong bytes stay wrong, so they decide at once; missing ones may still come.
+    for error in sorted(failed, key=lambda error: not isinstance(error, VerificationError)):
+        raise error
+    return kept[len(jobs) :]
+
+
+def check_proposal(store: BlobStore, task: Task, budget: Budget = NO_LIMIT) -> None:
     """Redo the standing proposal: shares, model root, the model's bytes, and the block record.
 
     Raises:
@@ -159,20 +273,35 @@ def check_proposal(store: BlobStore, task: Task) -> None:
     """
     proposal = task.round.proposal
     assert proposal is not None
-    shares, model_D = next_model(store, task)
+    number, fetching, reading = task.round.number, within(store, budget.fetch), within(store, budget.read)
+
+    def keep_proposed() -> Cid:
+        block = get_record(fetching, Cid.dag_cbor(proposal.block), BlockNode)
+        return keep(fetching, task, block.model, proposal.model_root)
+
+    # Everything that redoing takes is fetched first, all at once, within one limit.
+    (proposed,) = keep_parts(store, task, budget, keep_proposed)
+
+    # The shares, and the model that they make.
+    shares, model_D = next_model(reading, task)
     if proposal.shares and proposal.shares != shares:
-        raise VerificationError(f"round {task.round.number}: the posted shares are not what the rule gives")
+        raise VerificationError(f"round {number}: the posted shares are not what the rule gives")
     root = merkle.root(model_D)
     if root != proposal.model_root:
         raise VerificationError(
-            f"round {task.round.number}: the model's root is {root.hex()}, "
-            f"proposed is {proposal.model_root.hex()}"
+            f"round {number}: the model's root is {root.hex()}, proposed is {proposal.model_root.hex()}"
         )
-    block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
-    expected = block_record(store, task, task.by_id(proposal.proposer).address, block.model, shares)
+    del model_D
+
+    # The block record, field by field, and the bytes of the model that it names.
+    if isinstance(proposed, ChainflError):
+        raise proposed
+    block = get_record(reading, Cid.dag_cbor(proposal.block), BlockNode)
+    expected = block_record(reading, task, task.by_id(proposal.proposer).address, block.model, shares)
     if block != expected:
-        raise VerificationError(f"round {task.round.number}: the block record does not tell what happened")
-    fetch(store, task, block.model, proposal.model_root)
+        raise VerificationError(f"round {number}: the block record does not tell what happened")
+    config = task.config
+    check_model(reading, block.model, config.dimension, s=config.scale, root=proposal.model_root)
 
 
 def _head(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch) -> Vector | None:

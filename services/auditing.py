@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
-from chainfl.audit.verify import BlockHash, Finding, Verdict, check_round, worst
+from chainfl.audit.verify import Finding, MixHash, Verdict, check_round, worst
 from chainfl.blobs import get_record
 from chainfl.chain.reader import TaskReader
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.errors import ProtocolError
+from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
 from chainfl.ports import BlobStore
 
 
@@ -33,17 +34,26 @@ def played_rounds(reader: TaskReader) -> list[PlayedRound]:
     return list(rounds(reader.created, log))
 
 
-def audit(reader: TaskReader, store: BlobStore, number: int | None = None) -> Iterator[AuditedRound]:
+def audit(
+    reader: TaskReader, store: BlobStore, number: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[AuditedRound]:
     """Redo every settled round, or the one with this number."""
     for played in played_rounds(reader):
         if played.ended is None or (number is not None and played.number != number):
             continue
-        yield audit_round(played, store, reader.block_hash)
+        yield audit_round(played, store, reader.mix_hash, limits)
 
 
-def audit_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> AuditedRound:
-    """Redo one round."""
-    return AuditedRound(played, tuple(check_round(played, store, block_hash)))
+def audit_round(
+    played: PlayedRound, store: BlobStore, mix_hash: MixHash, limits: Limits = DEFAULT_LIMITS
+) -> AuditedRound:
+    """Redo one round.
+
+    Raises:
+        ModelTooLargeError: its models are larger than is allowed here; nothing was fetched.
+    """
+    check_size(played.before.config, limits, len(played.standing().round.order))
+    return AuditedRound(played, tuple(check_round(played, store, mix_hash)))
 
 
 def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]:

@@ -23,6 +23,7 @@ from chainfl.errors import (
     LedgerError,
     VerificationError,
 )
+from chainfl.limits import DEFAULT_LIMITS, Limits
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
@@ -121,13 +122,18 @@ def export_bundle(
 
 
 def verify_bundle(
-    path: Path, block_hash: Digest, task: Address | None = None, number: int | None = None
+    path: Path,
+    block_hash: Digest,
+    task: Address | None = None,
+    number: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> BundleAudit:
     """Redo the rounds of a bundle, trusting nothing but the hash of one block; no network is used.
 
     Raises:
         BundleError: the bundle is damaged, or does not prove what it claims against this hash; says where.
         InputError: there is no such file, or it does not hold what is asked for.
+        ModelTooLargeError: its models are larger than is allowed here.
     """
     with open_bundle(path) as bundle:
         subject = bundle.subject
@@ -137,9 +143,9 @@ def verify_bundle(
             raise InputError(f"the bundle holds round {subject.round} only, not round {number}")
         proven = prove_task(bundle, block_hash)
         check_blobs(bundle, proven)
-        store = bundle.store()
+        store, mix_hash = bundle.store(), proven.chain.mix_hash
         chosen = _chosen(proven.rounds, subject.round if number is None else number)
-        audited = tuple(audit_round(played, store, proven.chain.block_hash) for played in chosen)
+        audited = tuple(audit_round(played, store, mix_hash, limits) for played in chosen)
     return BundleAudit(subject, proven.contracts, audited)
 
 
@@ -201,7 +207,15 @@ def _rounds(
     subject: Subject, contracts: Contracts, created: TaskCreated, log: Sequence[LoggedEvent]
 ) -> tuple[PlayedRound, ...]:
     made = contracts.made
-    task = new_task(subject.chain, subject.task, made.task_id, made.sponsor, made.config, created.escrow)
+    task = new_task(
+        subject.chain,
+        subject.task,
+        made.task_id,
+        made.sponsor,
+        made.config,
+        created.escrow,
+        made.seed_delay,
+    )
     return tuple(rounds(task, log))
 
 

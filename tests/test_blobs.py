@@ -50,7 +50,10 @@ def test_a_model_comes_back_bit_for_bit(store: DirectoryStore, d: int) -> None:
 
     assert cid == model.cid == model.node.cid
     assert model.node.root == merkle.root(u_D)
-    assert np.array_equal(blobs.get_model(store, cid, d, s=S, root=model.node.root, pin=True), u_D)
+    assert np.array_equal(blobs.get_model(store, cid, d, s=S, root=model.node.root), u_D)
+    blobs.check_model(store, cid, d, s=S, root=model.node.root)
+    assert store.pins() == []
+    assert blobs.keep_model(store, cid, d, s=S, root=model.node.root) == cid
     assert store.pins() == [cid]
 
 
@@ -97,8 +100,9 @@ def test_a_node_whose_root_is_not_that_of_its_bytes_is_refused(store: DirectoryS
     model = blobs.name_model(random_vector(100), S, layout_of(100), root=bytes(32))
     cid = blobs.put_model(store, model)
 
-    with pytest.raises(ModelMismatchError, match="its bytes have root"):
-        blobs.get_model(store, cid, 100)
+    for read in (blobs.get_model, blobs.check_model):
+        with pytest.raises(ModelMismatchError, match="its bytes have root"):
+            read(store, cid, 100)
 
 
 def _swap_chunks(node: ModelNode) -> ModelNode:
@@ -117,8 +121,9 @@ def test_chunks_in_another_order_or_repeated_do_not_pass(
     blobs.put_model(store, model)
     cid = blobs.put_record(store, forge(model.node))
 
-    with pytest.raises(ModelMismatchError, match="its bytes have root"):
-        blobs.get_model(store, cid, d)
+    for read in (blobs.get_model, blobs.check_model):
+        with pytest.raises(ModelMismatchError, match="its bytes have root"):
+            read(store, cid, d)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +141,9 @@ def test_a_chunk_of_another_size_is_refused(
     forged = replace(model.node, chunks=(store.put(chunk, Codec.RAW),))
     cid = blobs.put_record(store, forged)
 
-    with pytest.raises(error):
-        blobs.get_model(store, cid, 100)
+    for read in (blobs.get_model, blobs.check_model):
+        with pytest.raises(error):
+            read(store, cid, 100)
 
 
 def test_a_missing_chunk_is_named(store: DirectoryStore) -> None:
@@ -147,7 +153,7 @@ def test_a_missing_chunk_is_named(store: DirectoryStore) -> None:
     with pytest.raises(BlobNotFoundError, match=str(model.node.chunks[0])):
         blobs.get_model(store, cid, 100)
     with pytest.raises(BlobNotFoundError, match=str(model.node.chunks[0])):
-        blobs.get_model(store, cid, 100, pin=True)
+        blobs.keep_model(store, cid, 100)
 
 
 def test_any_changed_byte_of_any_stored_block_is_found(store: DirectoryStore, tmp_path: Path) -> None:

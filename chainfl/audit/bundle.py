@@ -335,7 +335,7 @@ class BundleStore:
         """Whether the bundle holds it."""
         return cid in self._blobs
 
-    def pin(self, cid: Cid) -> None:
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """A file keeps what it has."""
 
     def unpin(self, cid: Cid) -> None:

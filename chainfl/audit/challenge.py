@@ -13,7 +13,7 @@ from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.proof import Evidence, check_evidence, gather
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import claim_of, ordered_roots
-from chainfl.redo import fetch, head_model, next_model
+from chainfl.redo import fetch, head_model, model_by, next_model
 from chainfl.types import Digest
 
 
@@ -32,22 +32,28 @@ class Lie:
 def find_lie(store: BlobStore, task: Task) -> Lie | None:
     """Redo the standing proposal; the first wrong parameter, or None when the model is right.
 
+    A proof is held against the shares that were posted, so these come first: a model that they do not make is a lie,
+    whatever else is wrong with them.
+
     Raises:
         StoreError: the proposed model or an update that counts cannot be had.
-        VerificationError: what the block record names is not a model of this task with the proposed root.
+        VerificationError: what the block record names is not a model of this task with the proposed root, or the
+            model is what the posted shares make and these are not the rule's.
     """
     proposal = task.round.proposal
-    if proposal is None:
+    if proposal is None or task.round.tally is None:
         return None
     block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
     proposed_D = fetch(store, task, block.model, proposal.model_root)
-    shares, right_D = next_model(store, task)
-    if proposal.shares and proposal.shares != shares:
+
+    claimed_D = model_by(store, task, proposal.shares or task.round.tally.shares)
+    differs = (proposed_D != claimed_D).nonzero()[0]
+    if differs.size:
+        return build_lie(store, task, proposed_D, int(differs[0]))
+
+    if proposal.shares and proposal.shares != next_model(store, task)[0]:
         raise VerificationError(f"round {task.round.number}: posted shares are judged by vote, not by proof")
-    differs = (proposed_D != right_D).nonzero()[0]
-    if not differs.size:
-        return None
-    return build_lie(store, task, proposed_D, int(differs[0]))
+    return None
 
 
 def build_lie(store: BlobStore, task: Task, proposed_D: Vector, position: int) -> Lie:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from chainfl.audit.history import LoggedEvent
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
-from chainfl.errors import BundleError, ProofError, RlpError
+from chainfl.codec.header import mix_hash
+from chainfl.errors import BundleError, LedgerError, ProofError, RlpError
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.types import Address, Digest
 
@@ -35,6 +36,7 @@ class Header:
     state_root: Digest
     receipts_root: Digest
     bloom: bytes
+    mix_hash: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,14 @@ class ProvenChain:
     """Headers from a task's creation to the block that is trusted, and those of them that may hold its events."""
 
     first: int
-    hashes: bytes
+    mix_hashes: bytes
     state_root: Digest
     with_events: tuple[Header, ...]
 
-    def block_hash(self, number: int) -> Digest | None:
-        """A block's hash, None where it lies outside."""
+    def mix_hash(self, number: int) -> Digest | None:
+        """A block's randomness, None where it lies outside."""
         at = 32 * (number - self.first)
-        return self.hashes[at : at + 32] or None if at >= 0 else None
+        return self.mix_hashes[at : at + 32] or None if at >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,12 @@ def follow_headers(
     Raises:
         BundleError: names the header that breaks the chain.
     """
-    hashes, with_events = bytearray(), list[Header]()
+    mix_hashes, with_events = bytearray(), list[Header]()
     number, before = first, None
     for data in encoded:
         with _naming(f"header of block {number}"):
             before = _next_header(data, number, before)
-        hashes += before.hash
+        mix_hashes += before.mix_hash
         if number == first or may_hold(before.bloom, task):
             with_events.append(before)
         number += 1
@@ -92,7 +94,7 @@ def follow_headers(
         raise BundleError(
             f"header of block {last}: its hash is {_hex(before.hash)}, expected {_hex(trusted)}"
         )
-    return ProvenChain(first, bytes(hashes), before.state_root, tuple(with_events))
+    return ProvenChain(first, bytes(mix_hashes), before.state_root, tuple(with_events))
 
 
 def read_header(data: bytes) -> Header:
@@ -103,7 +105,8 @@ def read_header(data: bytes) -> Header:
     parent, state_root, receipts_root, bloom = (rlp.as_bytes(fields[place]) for place in (0, 3, 5, 6))
     if [len(parent), len(state_root), len(receipts_root), len(bloom)] != [32, 32, 32, 256]:
         raise RlpError("a hash is not 32 bytes long, or the bloom not 256")
-    return Header(rlp.decode_int(fields[8]), keccak256(data), parent, state_root, receipts_root, bloom)
+    number = rlp.decode_int(fields[8])
+    return Header(number, keccak256(data), parent, state_root, receipts_root, bloom, mix_hash(data))
 
 
 def may_hold(bloom: bytes, address: Address) -> bool:
@@ -167,7 +170,8 @@ def read_history(
         for told in read_logs(header, data):
             if told.emitter not in (task, factory):
                 continue
-            event = decode_log(told.topics, told.data)
+            with _naming(f"receipts of block {header.number}"):
+                event = decode_log(told.topics, told.data)
             if told.emitter == task and event is not None:
                 log.append(LoggedEvent(event, header.number))
             elif isinstance(event, TaskCreated) and event.task == task and header.number == chain.first:
@@ -209,7 +213,7 @@ def _naming(what: str) -> Iterator[None]:
     """Whatever is wrong within gets the name of the place where it is."""
     try:
         yield
-    except (BundleError, RlpError, ProofError, ValueError, IndexError) as error:
+    except (BundleError, RlpError, ProofError, LedgerError, ValueError, IndexError) as error:
         raise BundleError(f"{what}: {error}") from error
 
 

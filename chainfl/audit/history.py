@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from chainfl.protocol.events import DrawOpened, Event, RoundEnded
-from chainfl.protocol.replay import fold
+from chainfl.protocol.replay import take
 from chainfl.protocol.state import Task
 from chainfl.types import Outcome
 
@@ -32,7 +32,7 @@ class PlayedRound:
         for logged in self.events:
             if isinstance(logged.event, RoundEnded):
                 break
-            fold(task, logged.event, logged.block_number)
+            take(task, logged.event, logged.block_number)
         return task
 
     @property
@@ -45,7 +45,7 @@ def rounds(created: Task, log: Iterable[LoggedEvent]) -> Iterator[PlayedRound]:
     """Cut a task's events into rounds, oldest first; the last one may be open."""
     task, before, held = created.draft(), created.draft(), list[LoggedEvent]()
     for logged in log:
-        fold(task, logged.event, logged.block_number)
+        take(task, logged.event, logged.block_number)
         held.append(logged)
         if isinstance(logged.event, RoundEnded):
             yield PlayedRound(logged.event.round, before, tuple(held), logged.event)

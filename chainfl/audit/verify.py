@@ -18,10 +18,10 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.combine import squared_distances
 from chainfl.protocol.draw import draw_roles
-from chainfl.protocol.replay import fold
+from chainfl.protocol.replay import take
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
-from chainfl.protocol.tally import as_flags, decide, has_quorum, score_kind
+from chainfl.protocol.tally import as_flags, decide, score_kind
 from chainfl.protocol.views import ordered_roots
 from chainfl.redo import Fetch, FetchOnce, block_record, next_model
 from chainfl.types import Digest, Id, Outcome, Phase
@@ -29,8 +29,8 @@ from chainfl.types import Digest, Id, Outcome, Phase
 SIDE_BY_SIDE = 2
 """Updates fetched at once: one is read while another is hashed."""
 
-BlockHash = Callable[[int], Digest | None]
-"""The hash of an EVM block, None where it cannot be had any more."""
+MixHash = Callable[[int], Digest | None]
+"""The randomness of an EVM block, None where its header is not available any more."""
 
 
 class Verdict(Enum):
@@ -68,13 +68,14 @@ CHECKS = (
     "model root",
     "block record",
     "rewards",
+    "head",
 )
 
 
-def check_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> Iterator[Finding]:
+def check_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> Iterator[Finding]:
     """All checks of one round, in order. A round that ended before its tally has fewer."""
     standing, get = played.standing(), FetchOnce()
-    yield _draw(played, block_hash)
+    yield _draw(played, mix_hash)
     yield _commitments(played, standing)
     yield _update_roots(standing, store, get)
     if standing.round.tally is not None:
@@ -84,15 +85,16 @@ def check_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) ->
         yield _block_record(standing, store, get)
     if played.ended is not None:
         yield _rewards(played)
+        yield _head(played, standing)
 
 
-def verify_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -> None:
+def verify_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> None:
     """Redo a round.
 
     Raises:
         VerificationError: names the first check that did not hold, with expected and found.
     """
-    for finding in check_round(played, store, block_hash):
+    for finding in check_round(played, store, mix_hash):
         if not finding.is_ok:
             raise VerificationError(
                 f"round {played.number}, check {finding.number} ({finding.check}): {finding.verdict.value}: "
@@ -100,13 +102,13 @@ def verify_round(played: PlayedRound, store: BlobStore, block_hash: BlockHash) -
             )
 
 
-def _draw(played: PlayedRound, block_hash: BlockHash) -> Finding:
-    """1. The roles are what seed and stakes give, and the seed is the block's."""
+def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
+    """1. The roles are what seed and stakes give, and the seed is from the block that the opening named."""
     task = played.before.draft()
     for logged in played.events:
         if isinstance(logged.event, events.Drawn):
             break
-        fold(task, logged.event, logged.block_number)
+        take(task, logged.event, logged.block_number)
     else:
         return _finding(1, "a draw", "none yet", Verdict.UNAVAILABLE)
     drawn, config = logged.event, task.config
@@ -124,9 +126,12 @@ def _draw(played: PlayedRound, block_hash: BlockHash) -> Finding:
     expected = (roles.committee, roles.proposers, roles.workers)
     if expected != found:
         return _compare(1, expected, found)
-    known = block_hash(drawn.block_number)
+    opened = task.round.draw_block
+    if drawn.block_number != opened:
+        return _compare(1, f"the seed from block {opened}", f"from block {drawn.block_number}")
+    known = mix_hash(drawn.block_number)
     if known is None:
-        out_of_reach = f"the hash of block {drawn.block_number} is out of reach"
+        out_of_reach = f"the header of block {drawn.block_number} is out of reach"
         return _finding(1, "the seed's block", out_of_reach, Verdict.UNAVAILABLE)
     seed = draw_seed(task.chain_id, task.address, drawn.round, known)
     return _compare(1, seed.hex(), drawn.seed.hex())
@@ -187,8 +192,7 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) ->
     tallied = redone.round.tally
     assert tallied is not None
     count = len(redone.round.order)
-    included = tallied.included if has_quorum(redone) else as_flags(0, count)
-    yield _compare(4, included, as_flags(told.included, count))
+    yield _compare(4, tallied.included, as_flags(told.included, count))
     yield (
         _distances(standing, store, get)
         if standing.config.rule.is_elected
@@ -278,6 +282,19 @@ def _rewards(played: PlayedRound) -> Finding:
     due = _credits(redone.events)
     told = _credits([logged.event for logged in played.events])
     return _compare(10, _pay(expected, due), _pay(found, told[len(told) - len(due) :]))
+
+
+def _head(played: PlayedRound, standing: Task) -> Finding:
+    """11. The head after the round: the proposal if Final, the older one if a majority lost it, else the same."""
+    ended, round_ = played.ended, standing.round
+    assert ended is not None
+    expected = (standing.head_root, standing.head_block)
+    if ended.outcome is Outcome.FINAL and round_.proposal is not None:
+        expected = (round_.proposal.model_root, round_.proposal.block)
+    elif round_.tally is not None and round_.tally.is_head_withheld and standing.older_head is not None:
+        expected = (standing.older_head.root, standing.older_head.block)
+    found = (ended.head_root, ended.head_block)
+    return _compare(11, " ".join(map(bytes.hex, expected)), " ".join(map(bytes.hex, found)))
 
 
 def _credits(log: Sequence[events.Event]) -> list[tuple[str, int]]:

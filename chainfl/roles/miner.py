@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from chainfl.blobs import name_model, put_model, put_record
+from chainfl.blobs import name_model, put_model, put_record, within
 from chainfl.codec.vector import Vector
-from chainfl.redo import block_record, next_model
+from chainfl.redo import block_record, keep_parts, next_model
+from chainfl.roles.budget import io_budget
 from chainfl.roles.participant import Participant
 
 Alter = Callable[[Vector], Vector]
@@ -12,17 +13,29 @@ Alter = Callable[[Vector], Vector]
 
 
 def propose(me: Participant, alter: Alter | None = None) -> None:
-    """Combine, store model and block record, and post both names."""
+    """Combine, store model and block record, and post both names.
+
+    Raises:
+        StoreError: a part cannot be had now; ask again while it is still our turn.
+    """
     task = me.ledger.task()
     round_ = task.round
-    shares, model_D = next_model(me.store, task)
+    budget = io_budget(me, task)
+    store = within(me.store, budget.read)
+
+    # The committee vouched for every part, so its members serve them.
+    keep_parts(me.store, task, budget)
+    shares, model_D = next_model(store, task)
     if alter is not None:
         model_D = alter(model_D)
+
     named = name_model(model_D, task.config.scale, me.trainer.layout)
-    put_model(me.store, named)
-    record = block_record(me.store, task, me.ledger.me, named.cid, shares)
-    block = put_record(me.store, record)
-    me.store.pin(named.cid)
-    me.store.pin(block)
+    put_model(store, named)
+    record = block_record(store, task, me.ledger.me, named.cid, shares)
+    block = put_record(store, record)
+
+    # The record alone: a pin that followed its links would have to find the whole history before we may propose.
+    store.pin(named.cid)
+    store.pin(block, with_links=False)
     posted = shares if task.config.rule.is_attested else ()
     me.ledger.propose(round_.number, round_.attempt, named.node.root, block.digest, posted)

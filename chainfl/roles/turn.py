@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Flag, auto
 
+from chainfl.protocol.enrolment import is_absent
 from chainfl.protocol.state import Account, Task
 from chainfl.protocol.views import is_over, may_score, revealed_vectors, trains, voters
 from chainfl.roles.miner import Alter, propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import commit_scores, reveal_scores, vote
 from chainfl.roles.worker import commit_update, reveal_update
-from chainfl.types import Phase
+from chainfl.types import Id, Phase
 
 
 class Duty(Flag):
@@ -38,7 +39,7 @@ def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | 
     own = _own_step(task, account, duty, alter) if account is not None else None
     if own is not None and now < task.round.deadline:
         return own
-    return _shared_step(task, now) if Duty.KEEP in duty else None
+    return _shared_step(me, task, now) if Duty.KEEP in duty else None
 
 
 def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> Step | None:
@@ -65,12 +66,18 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
     return None
 
 
-def _shared_step(task: Task, now: int) -> Step | None:
+def _shared_step(me: Participant, task: Task, now: int) -> Step | None:
     round_ = task.round
     if round_.phase is Phase.ENDED:
         return None
     if round_.phase is Phase.DRAW:
-        return Step("draw", lambda me: me.ledger.draw(), is_shared=True) if round_.draw_block else None
+        is_due = round_.draw_block and me.ledger.can_draw()
+        return Step("draw", lambda me: me.ledger.draw(), is_shared=True) if is_due else None
+    absent = absent_workers(task)
+    if absent:
+        return Step(
+            "note absent workers", lambda me: me.ledger.note_absent(round_.number, absent), is_shared=True
+        )
     if not is_over(task, now):
         return None
     if round_.phase is Phase.TALLY:
@@ -78,6 +85,13 @@ def _shared_step(task: Task, now: int) -> Step | None:
     return Step(
         f"leave {round_.phase.name.title()}", lambda me: me.ledger.advance(round_.number), is_shared=True
     )
+
+
+def absent_workers(task: Task) -> list[Id]:
+    """Who keeps a round waiting that has too few commitments; noted three times in a row they are out of the draw."""
+    if task.round.phase is not Phase.TRAIN or not task.round.extended:
+        return []
+    return [account.id for account in task.accounts.values() if is_absent(task, account)]
 
 
 def tally(me: Participant) -> None:

@@ -1,9 +1,17 @@
 """The validator: score every update, commit, reveal; then attest what it can redo (docs/protocol.md 5)."""
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
+from chainfl.blobs import within
+from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import commitment, validator_payload
 from chainfl.codec.scores import (
+    UNAVAILABLE,
     ScoreKind,
     Scores,
     accuracy_score,
@@ -12,20 +20,35 @@ from chainfl.codec.scores import (
     unavailable,
 )
 from chainfl.codec.vector import Vector
-from chainfl.errors import ProtocolError, StoreError, VerificationError
+from chainfl.errors import (
+    BlobNotFoundError,
+    ChainflError,
+    ProtocolError,
+    StoreError,
+    StoreTimeoutError,
+    VerificationError,
+)
 from chainfl.ports import Floats, SealedScores
 from chainfl.protocol.combine import squared_distances
-from chainfl.protocol.config import phase_seconds
-from chainfl.protocol.state import Task
+from chainfl.protocol.state import Proposal, Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
-from chainfl.redo import check_proposal, floats, head_model, revealed_updates
+from chainfl.redo import (
+    Budget,
+    Kept,
+    check_proposal,
+    fetch,
+    floats,
+    keep_head,
+    keep_update,
+    side_by_side,
+)
+from chainfl.roles.budget import has_time, io_budget
 from chainfl.roles.participant import Participant
 from chainfl.types import Digest, Phase, Rule
 
 _SCORED_AT_ONCE = 32
-_SECONDS_TO_TRY_AGAIN = 15
-"""A little more than the longest pause of a node between two tries."""
+_log = logging.getLogger(__name__)
 
 
 def commit_scores(me: Participant) -> None:
@@ -63,15 +86,8 @@ def vote(me: Participant) -> None:
     proposal = task.round.proposal
     if proposal is None:
         raise ProtocolError(f"round {task.round.number}: nothing is proposed")
-    try:
-        check_proposal(me.store, task)
-        attests = True
-    except VerificationError:
-        attests = False
-    except StoreError:
-        if has_time(me, task):
-            raise
-        attests = False
+
+    attests = _redoes(me, task)
     me.ledger.vote(
         task.round.number,
         task.round.attempt,
@@ -80,12 +96,30 @@ def vote(me: Participant) -> None:
         proposal.shares_digest,
         attests,
     )
+    if attests:
+        _keep_block(me, task, proposal)
 
 
-def has_time(me: Participant, task: Task) -> bool:
-    """Whether what failed may be tried again before the phase ends: silence costs stake, an opinion never does."""
-    left = task.round.deadline - me.ledger.now()
-    return left > max(phase_seconds(task.config, task.round.phase) // 2, _SECONDS_TO_TRY_AGAIN)
+def _redoes(me: Participant, task: Task) -> bool:
+    """Whether redoing gives what is proposed; whatever cannot be had when time runs out makes it a no."""
+    try:
+        check_proposal(me.store, task, io_budget(me, task))
+        return True
+    except VerificationError as error:
+        why: ChainflError = error
+    except StoreError as error:
+        if has_time(me, task):
+            raise
+        why = error
+    _log.warning("round %d.%d: objecting: %s", task.round.number, task.round.attempt, why)
+    return False
+
+
+def _keep_block(me: Participant, task: Task, proposal: Proposal) -> None:
+    """Serve the record that was attested, once the vote is cast: without it nobody finds the next head."""
+    with suppress(StoreError):
+        store = within(me.store, io_budget(me, task).read)
+        store.pin(Cid.dag_cbor(proposal.block), with_links=False)
 
 
 def seal_scores(me: Participant, task: Task, judged: Scores) -> SealedScores:
@@ -111,47 +145,126 @@ def _digest(me: Participant, task: Task, scores: bytes, salt: Digest) -> Digest:
 
 
 def judge(me: Participant, task: Task) -> Scores:
-    """The head's score, then one entry per update: loss, squared distance to the own update, or a vouch."""
+    """The head's score, then one entry per update: loss, squared distance to the own update, or a vouch.
+
+    Whatever is not there in time, or not what was promised, is unavailable.
+
+    Raises:
+        StoreError: the head or the own store is missing, and there is time to ask again.
+        ProtocolError: the own update, from which distances are measured, is lost.
+    """
     kind = score_kind(task.config.rule)
-    if kind is ScoreKind.LOSS:
-        return _judge_by_loss(me, task)
-    head = _scored(me, task, [floats(head_model(me.store, task), task)])[0]
-    if kind is ScoreKind.VOUCH:
-        return Scores(head, tuple(int(update is not None) for update in _updates(me, task)))
-    own = me.journal.update(task.round.number)
-    if own is None:
+    own = me.journal.update(task.round.number) if kind is ScoreKind.DISTANCE else None
+    if kind is ScoreKind.DISTANCE and own is None:
         raise ProtocolError(f"round {task.round.number}: the journal holds no update to measure from")
-    entries = (
-        unavailable(kind) if update is None else squared_distances(own.update, [update])[0]
-        for update in _updates(me, task)
-    )
-    return Scores(head, tuple(entries))
+
+    # Head and updates are fetched at the same time, within one limit that leaves time to judge and to commit.
+    scored = 1 + len(task.round.order) if kind is ScoreKind.LOSS else 1
+    budget = io_budget(me, task, me.pace.score * scored)
+    head, *updates = _keep_all(me, task, budget)
+    models = _Models(me, task, budget)
+
+    if kind is ScoreKind.LOSS:
+        head_score, *entries = _losses(me, task, models, [head, *updates])
+        return Scores(head_score, tuple(entries))
+    head_score = _losses(me, task, models, [head])[0]
+    if own is None:
+        return Scores(head_score, tuple(int(models.read(each) is not None) for each in updates))
+    entries = [
+        unavailable(kind)
+        if (update_D := models.read(each)) is None
+        else squared_distances(own.update, [update_D])[0]
+        for each in updates
+    ]
+    return Scores(head_score, tuple(entries))
 
 
-def _judge_by_loss(me: Participant, task: Task) -> Scores:
-    """Head and updates are scored a few at a time, so that memory stays bounded; the missing ones are noted."""
-    scores, batch = list[int](), [floats(head_model(me.store, task), task)]
-    missing: set[int] = set()
-    for index, update in enumerate(_updates(me, task)):
-        if update is None:
-            missing.add(index)
-        else:
-            batch.append(floats(update, task))
-        if len(batch) >= _SCORED_AT_ONCE:
-            scores += _scored(me, task, batch)
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The head's model or an update: what logs call it, its root, and whether the store has it."""
+
+    name: str
+    root: Digest
+    kept: Kept
+
+
+def _keep_all(me: Participant, task: Task, budget: Budget) -> list[_Named]:
+    """The head, then the updates in index order, once the store has fetched whatever it can."""
+    store, order = within(me.store, budget.fetch), task.round.order
+    jobs = [partial(keep_head, store, task), *(partial(keep_update, store, task, id_) for id_ in order)]
+    kept = side_by_side(jobs, budget.fetch)
+
+    head, *updates = kept
+    names = ["the head's model", *(f"the update of participant {id_}" for id_ in order)]
+    roots = [task.head_root, *ordered_roots(task)]
+
+    # No worker is to blame for a store of our own that fails, and the whole round hangs on the head.
+    failures = (each for each in updates if isinstance(each, StoreError))
+    ours = [each for each in failures if not isinstance(each, BlobNotFoundError)]
+    if isinstance(head, StoreError):
+        ours.append(head)
+    if ours and has_time(me, task):
+        raise ours[-1]
+    return [_Named(*each) for each in zip(names, roots, kept, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """Reads what the store has fetched, and says of everything else why it counts as unavailable."""
+
+    me: Participant
+    task: Task
+    budget: Budget
+
+    def read(self, model: _Named) -> Vector | None:
+        """The model's vector, its root rebuilt; None where it is not there or not what was promised."""
+        kept = model.kept
+        if isinstance(kept, Cid):
+            try:
+                return fetch(within(self.me.store, self.budget.read), self.task, kept, model.root)
+            except (StoreError, VerificationError) as error:
+                kept = error
+        number = self.task.round.number
+        _log.warning("round %d: %s is unavailable: %s: %s", number, model.name, _reason(kept), kept)
+        return None
+
+
+def _reason(failure: StoreError | VerificationError) -> str:
+    """Whose fault it looks like: a majority that says "unavailable" costs a worker stake."""
+    if isinstance(failure, VerificationError):
+        return "wrong bytes"
+    is_missing = isinstance(failure, BlobNotFoundError | StoreTimeoutError)
+    return "not found in time" if is_missing else "our own store fails"
+
+
+def _losses(me: Participant, task: Task, models: _Models, wanted: Sequence[_Named]) -> list[int]:
+    """The scores of models by this validator's own data, a few at a time so that memory stays bounded."""
+    scores = [UNAVAILABLE] * len(wanted)
+    for batch in _batches(models, wanted):
+        judged = _scored(me, task, [model_D for _, model_D in batch])
+        for (index, _), score in zip(batch, judged, strict=True):
+            scores[index] = score
+    return scores
+
+
+def _batches(models: _Models, wanted: Sequence[_Named]) -> Iterator[list[tuple[int, Floats]]]:
+    """Those that can be read, with their places."""
+    batch = list[tuple[int, Floats]]()
+    for index, each in enumerate(wanted):
+        if (model_D := models.read(each)) is not None:
+            batch.append((index, floats(model_D, models.task)))
+        if len(batch) == _SCORED_AT_ONCE:
+            yield batch
             batch = []
-    scores += _scored(me, task, batch) if batch else []
-    head, rest = scores[0], iter(scores[1:])
-    absent = unavailable(ScoreKind.LOSS)
-    return Scores(head, tuple(absent if i in missing else next(rest) for i in range(len(task.round.order))))
-
-
-def _updates(me: Participant, task: Task) -> Iterator[Vector | None]:
-    return revealed_updates(me.store, task, is_patient=has_time(me, task))
+    if batch:
+        yield batch
 
 
 def _scored(me: Participant, task: Task, models: Sequence[Floats]) -> list[int]:
+    started = time.monotonic()
     judged = me.trainer.score(models)
+    me.pace.score = (time.monotonic() - started) / len(models)
+
     if task.config.rule is Rule.SOFTMAX_ACCURACY:
         return [accuracy_score(each.correct, each.samples) for each in judged]
     return [loss_score(each.loss) for each in judged]

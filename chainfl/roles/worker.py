@@ -1,15 +1,21 @@
 """The worker: train on the head and commit, then show the root and publish the bytes (docs/protocol.md 5.2, 5.3)."""
 
-from chainfl.blobs import name_model, put_model
+import logging
+import time
+
+from chainfl.blobs import name_model, put_model, within
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import commitment, worker_payload
-from chainfl.codec.vector import encode
-from chainfl.errors import ProtocolError
+from chainfl.codec.vector import Vector, encode
+from chainfl.errors import ProtocolError, StoreError, VerificationError
 from chainfl.ports import SealedUpdate
 from chainfl.protocol.state import Task
-from chainfl.redo import floats, head_model
+from chainfl.redo import before_head, floats, head_model, keep_head
+from chainfl.roles.budget import has_time, io_budget
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase
+
+_log = logging.getLogger(__name__)
 
 
 def commit_update(me: Participant) -> None:
@@ -22,11 +28,43 @@ def commit_update(me: Participant) -> None:
     me.ledger.commit_update(task.round.number, sealed.digest)
 
 
+def starting_model(me: Participant, task: Task) -> Vector:
+    """The model that training starts from: the head, fetched while there is still time to train.
+
+    A head that is not available, or not what was promised, does not end the task: an update from the head before it
+    takes the round to Score, where a majority that cannot get the head goes back (docs/adr/0016).
+
+    Raises:
+        StoreError: it is not available now; ask again while Train is open.
+        VerificationError: what is there is not the head, and there is none before it.
+    """
+    try:
+        return _fetched_head(me, task)
+    except (StoreError, VerificationError) as error:
+        is_lost = isinstance(error, VerificationError) or not has_time(me, task)
+        older = before_head(task) if is_lost else None
+        if older is None:
+            raise
+        number = task.round.number
+        _log.warning("round %d: the head is not available (%s): training from the one before", number, error)
+        return _fetched_head(me, older)
+
+
+def _fetched_head(me: Participant, task: Task) -> Vector:
+    budget = io_budget(me, task, me.pace.train)
+    keep_head(within(me.store, budget.fetch), task)
+    return head_model(within(me.store, budget.read), task)
+
+
 def seal_update(me: Participant, task: Task) -> SealedUpdate:
     """Train, encode, name, and seal under a fresh salt."""
     number, scale = task.round.number, task.config.scale
-    head_D = head_model(me.store, task)
+    head_D = starting_model(me, task)
+
+    started = time.monotonic()
     update_D = encode(me.trainer.train(floats(head_D, task), number), scale)
+    me.pace.train = time.monotonic() - started
+
     named = name_model(update_D, scale, me.trainer.layout)
     samples, salt = min(me.trainer.samples, task.config.max_samples), me.journal.salt(number, Phase.TRAIN)
     payload = worker_payload(named.node.root, named.cid.digest, samples)
@@ -43,6 +81,9 @@ def reveal_update(me: Participant) -> None:
     if sealed is None:
         raise ProtocolError(f"round {task.round.number}: the journal holds no update to reveal")
     named = name_model(sealed.update, task.config.scale, me.trainer.layout, sealed.root)
-    put_model(me.store, named)
-    me.store.pin(Cid.dag_cbor(sealed.cid))
+
+    # Only our own store is asked, and it has until shortly before the deadline.
+    store = within(me.store, io_budget(me, task).read)
+    put_model(store, named)
+    store.pin(Cid.dag_cbor(sealed.cid))
     me.ledger.reveal_update(task.round.number, sealed.root, sealed.cid, sealed.samples, sealed.salt)

@@ -78,7 +78,7 @@ class FaithfulNetwork(Network):
         """Redo the round. A hostile validator's distances are told by the audit; all else must hold."""
         attack = self.people.hostility.validator
         lies = attack is not None and (attack.forges or attack.copies)
-        for finding in check_round(played, self.store, self.chain.block_hash):
+        for finding in check_round(played, self.store, self.chain.mix_hash):
             forgiven = lies and finding.check == "scores" and played.before.config.rule.is_elected
             if not finding.is_ok and not forgiven:
                 raise VerificationError(

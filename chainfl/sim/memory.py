@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.header import encode_header
 from chainfl.errors import BlobNotFoundError, BlobTooLargeError
 from chainfl.ports import SealedScores, SealedUpdate
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Call, Task
 from chainfl.protocol.world import World
-from chainfl.types import Address, Digest, Phase
+from chainfl.types import Address, Digest, Id, Phase
 
 
 @dataclass(slots=True)
 class Chain:
-    """A world of contracts with a clock. Every transaction gets a block of its own; blocks hash from a seed."""
+    """A world of contracts with a clock. Every transaction gets a block of its own; blocks follow from a seed."""
 
     world: World
     seed: Digest
@@ -30,9 +31,13 @@ class Chain:
         self.block_number += 1
         return Call(sender, self.now, self.block_number)
 
-    def block_hash(self, number: int) -> Digest:
-        """A block's hash, repeatable from the chain's seed."""
+    def mix_hash(self, number: int) -> Digest:
+        """A block's randomness, repeatable from the chain's seed."""
         return keccak256(self.seed + number.to_bytes(32, "big"))
+
+    def header(self, number: int) -> bytes:
+        """A block's header. Only its number and its randomness say something here."""
+        return encode_header(number, self.mix_hash(number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class MemoryLedger:
         """The chain's clock."""
         return self.chain.now
 
+    def can_draw(self) -> bool:
+        """Whether the draw is open: blocks that it waits for are made on demand."""
+        return self.task().round.draw_block != 0
+
     def enrol(self) -> None:
         """Take part from the next draw on."""
         with self.chain.lock:
@@ -66,16 +75,23 @@ class MemoryLedger:
         with self.chain.lock:
             self.chain.world.apply_change(self._call(), self.address, account)
 
+    def note_absent(self, round_: int, ids: Sequence[Id]) -> None:
+        """Note who was drawn to train and did not commit in time."""
+        with self.chain.lock:
+            self.chain.world.note_absent(self._call(), self.address, round_, ids)
+
     def draw(self) -> None:
         """Draw the roles of the round, from a known seed when a chain's run is played again."""
         with self.chain.lock:
-            round_ = self.task().round
-            known = self.chain.known_seeds.get(round_.number)
+            chain, round_ = self.chain, self.task().round
+            # Nobody else makes blocks here: the one that seeds the draw is made now.
+            chain.block_number = max(chain.block_number, round_.draw_block)
+            known = chain.known_seeds.get(round_.number)
             if known is not None:
-                self.chain.world.draw_seeded(self._call(), self.address, known)
+                chain.world.draw_seeded(self._call(), self.address, known)
             else:
-                hash_ = self.chain.block_hash(round_.draw_block)
-                self.chain.world.draw(self._call(), self.address, hash_)
+                header = chain.header(round_.draw_block)
+                chain.world.draw(self._call(), self.address, header, keccak256(header))
 
     def advance(self, round_: int) -> None:
         """Leave a phase that is over."""
@@ -181,8 +197,9 @@ class MemoryStore:
         """Whether the bytes are here now."""
         return cid in self._blobs
 
-    def pin(self, cid: Cid) -> None:
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """Everything is kept anyway; only what is not there is refused."""
+        del with_links
         self.get(cid, 2**62)
 
     def unpin(self, cid: Cid) -> None:

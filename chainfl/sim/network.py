@@ -73,7 +73,7 @@ class Network:
 
     def check(self, played: PlayedRound) -> None:
         """Redo the whole round from events and blobs alone."""
-        verify_round(played, self.store, self.chain.block_hash)
+        verify_round(played, self.store, self.chain.mix_hash)
 
     # How a round moves on
 

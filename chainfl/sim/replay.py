@@ -4,7 +4,6 @@ Everything else is done anew by the real roles, so that the same model root in e
 is what ran. A trace is what `chainfl task trace --json` prints; `Told` is one that was read.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 from chainfl.audit.history import PlayedRound
 from chainfl.audit.trace import trace_round
 from chainfl.blobs import get_record, name_model, put_model
+from chainfl.codec import plain_json
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest
@@ -29,7 +29,7 @@ from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.config import Floors
-from chainfl.protocol.replay import fold
+from chainfl.protocol.replay import take
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
@@ -116,18 +116,22 @@ def read_trace(path: Path, store: BlobStore | None = None) -> Told:
     plain = _read_json(path)
     metrics = plain.get("metrics", plain)
     for name in ("task", "chain_id", "config", "accounts", "rounds"):
-        if name not in metrics:
+        if not isinstance(metrics, dict) or name not in metrics:
             raise InputError(
                 f"{path} is no trace with terms: {name} is missing; take chainfl task trace --json"
             )
     config = unpack(TaskConfig, metrics["config"])
+    try:
+        chain_id = int(metrics["chain_id"])
+        accounts = {
+            Id(int(id_)): Address(_hex(path, "accounts", a)) for id_, a in metrics["accounts"].items()
+        }
+        rounds = [one for one in metrics["rounds"] if one.get("model_root") is not None]
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path} is no trace: {error}; take chainfl task trace --json") from None
+    task = Address(_hex(path, "task", metrics["task"]))
     return Told(
-        int(metrics["chain_id"]),
-        Address(_hex(path, "task", metrics["task"])),
-        config,
-        _manifest(path, metrics.get("manifest"), config, store),
-        {Id(int(id_)): Address(_hex(path, "accounts", a)) for id_, a in metrics["accounts"].items()},
-        [one for one in metrics["rounds"] if one.get("model_root") is not None],
+        chain_id, task, config, _manifest(path, metrics.get("manifest"), config, store), accounts, rounds
     )
 
 
@@ -321,7 +325,7 @@ class ReplayNetwork(Network):
         self._fold(events.WeightSet(Id(change["id"]), int(change["weight"]), int(change["active_from"])))
 
     def _fold(self, event: events.Event) -> None:
-        fold(self.task, event, self.chain.block_number)
+        take(self.task, event, self.chain.block_number)
 
 
 def _network(told: Told, people: People) -> ReplayNetwork:
@@ -344,7 +348,7 @@ def _network(told: Told, people: People) -> ReplayNetwork:
     )
     task, lesson, participants = chain.world.tasks[told.task], Lesson(people), dict[Address, Participant]()
     for id_, account in sorted(told.accounts.items()):
-        fold(task, events.Enrolled(id_, account), 0)
+        take(task, events.Enrolled(id_, account), 0)
         ledger = MemoryLedger(chain, told.task, account)
         pupil = Pupil(lesson, ledger, id_)
         participants[account] = Participant(ledger, store, pupil, MemoryJournal(keccak256(account)))
@@ -412,11 +416,10 @@ def _hex(path: Path, name: str, text: Any) -> bytes:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from None
+    plain = plain_json.loads(data, str(path))
     if not isinstance(plain, dict):
         raise InputError(f"{path}: expected an object, found {type(plain).__name__}")
     return plain

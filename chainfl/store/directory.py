@@ -29,6 +29,8 @@ from chainfl.store._window import in_order
 STALE_SECONDS = 3600
 SIDE_BY_SIDE = 4
 
+_ALONE = b"alone"
+"""What the note of a pin says that does not reach what its blob links to."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -88,23 +90,29 @@ class DirectoryStore:
         with _mapped(f"looking for {cid} in {self._root}"):
             return self._path(cid).exists()
 
-    def pin(self, cid: Cid) -> None:
-        """Check that this and all it links to is here, and note it as kept.
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
+        """Check that this, and all it links to unless told otherwise, is here, and note it as kept.
 
         Raises:
             BlobNotFoundError: names the first part that is not here.
         """
-        with _mapped(f"looking for pins in {self._root}"):
-            if (self._pins / str(cid)).exists():
-                return
-        self._walk(cid, set(self.pins()))
+        if self._has_pin(cid, with_links=with_links):
+            return
+        if with_links:
+            self._walk(cid, {each for each in self.pins() if self._has_pin(each)})
+        elif not self.has(cid):
+            raise BlobNotFoundError(f"{cid} is not in {self._root}")
         with _mapped(f"pinning {cid} in {self._root}"):
-            self._write(self._pins / str(cid), b"")
+            self._write(self._pins / str(cid), b"" if with_links else _ALONE)
 
     def unpin(self, cid: Cid) -> None:
         """Forget the note."""
         with _mapped(f"unpinning {cid} in {self._root}"):
             (self._pins / str(cid)).unlink(missing_ok=True)
+
+    def is_pinned(self, cid: Cid) -> bool:
+        """Whether there is a pin of this very name, whoever made it."""
+        return self._has_pin(cid, with_links=False)
 
     def pins(self) -> list[Cid]:
         """What is pinned, sorted."""
@@ -118,7 +126,10 @@ class DirectoryStore:
         """
         kept: set[Cid] = set()
         for cid in self.pins():
-            self._walk(cid, kept)
+            if self._has_pin(cid):
+                self._walk(cid, kept)
+            else:
+                kept.add(cid)
         freed = 0
         with _mapped(f"collecting in {self._root}"):
             for path in self._blocks.glob("*/*"):
@@ -128,6 +139,15 @@ class DirectoryStore:
                         path.unlink()
                         freed += found.st_size
         return freed
+
+    def _has_pin(self, cid: Cid, *, with_links: bool = True) -> bool:
+        """Whether it is pinned, and all it links to with it where that is asked."""
+        with _mapped(f"looking for pins in {self._root}"):
+            try:
+                note = (self._pins / str(cid)).read_bytes()
+            except FileNotFoundError:
+                return False
+        return not with_links or note != _ALONE
 
     def _walk(self, start: Cid, seen: set[Cid]) -> None:
         """Add all that is linked to `seen`; with the pins in it, a history costs one block a round."""

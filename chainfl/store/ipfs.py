@@ -6,14 +6,16 @@ may be repeated without harm, for names follow from content. docs/adr/0003-ipfs-
 HTTP itself.
 """
 
+import copy
 import json
+import math
 import secrets
 import socket
 import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
@@ -73,6 +75,8 @@ class IpfsStore:
         self._settings = settings or IpfsSettings()
         self._idle: LifoQueue[HTTPConnection] = LifoQueue()
         self._boundary = secrets.token_hex(16)
+        self._until = math.inf
+        self._whole: IpfsStore | None = None
         weakref.finalize(self, _drain, self._idle)
 
     def __repr__(self) -> str:
@@ -81,6 +85,13 @@ class IpfsStore:
     def close(self) -> None:
         """Close idle connections; the store can be used again."""
         _drain(self._idle)
+
+    def within(self, until: float) -> "IpfsStore":
+        """The same store, for a caller whose time ends then: the daemon is told, and no call outlasts it."""
+        view = copy.copy(self)
+        view._until = min(self._until, until)
+        view._whole = self  # whose connections both use: they are closed when nobody holds it any more
+        return view
 
     def put(self, data: Octets, codec: Codec) -> Cid:
         """Hand these bytes to the daemon, and check that it gives them our name.
@@ -104,7 +115,7 @@ class IpfsStore:
             BlobNotFoundError: not found within `fetch_seconds`.
             BlobTooLargeError, WrongBytesError: the daemon sent something else.
         """
-        seconds = self._settings.fetch_seconds
+        seconds = self._limit(self._settings.fetch_seconds, "block/get")
         try:
             data = self._call("block/get", seconds, max_bytes, arg=str(cid), timeout=_duration(seconds))
         except _TooLongError:
@@ -123,23 +134,26 @@ class IpfsStore:
 
     def has(self, cid: Cid) -> bool:
         """Whether the daemon itself has the bytes; one that cannot look offline is given `look_seconds`."""
-        seconds = self._settings.look_seconds
+        seconds = self._limit(self._settings.look_seconds, "block/stat")
         try:
             self._ask("block/stat", seconds=seconds, arg=str(cid), offline="true", timeout=_duration(seconds))
         except _RefusedError:
             return False
         return True
 
-    def pin(self, cid: Cid) -> None:
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """Have the daemon fetch this and all it links to (much faster than block by block) and keep it.
 
         Raises:
             BlobNotFoundError: a part was not found within `pin_seconds`.
         """
-        seconds = self._settings.pin_seconds
+        seconds = self._limit(self._settings.pin_seconds, "pin/add")
+        reach, limit = str(with_links).lower(), _duration(seconds)
         try:
-            self._ask("pin/add", seconds=seconds, arg=str(cid), recursive="true", timeout=_duration(seconds))
+            self._ask("pin/add", seconds=seconds, arg=str(cid), recursive=reach, timeout=limit)
         except _RefusedError as error:
+            if not with_links and "already pinned recursively" in str(error):
+                return
             raise BlobNotFoundError(f"{cid} could not be pinned by {self._endpoint}: {error}") from error
 
     def unpin(self, cid: Cid) -> None:
@@ -149,6 +163,18 @@ class IpfsStore:
         except _RefusedError as error:
             if "not pinned" not in str(error):
                 raise
+
+    def is_pinned(self, cid: Cid) -> bool:
+        """Whether there is a pin of this very name, whoever made it; what other pins reach does not count."""
+        return any(self._is_listed(cid, kind) for kind in ("recursive", "direct"))
+
+    def _is_listed(self, cid: Cid, kind: str) -> bool:
+        try:
+            return bool(self._ask("pin/ls", arg=str(cid), type=kind).get("Keys"))
+        except _RefusedError as error:
+            if "not pinned" not in str(error):
+                raise
+            return False
 
     def pins(self) -> list[Cid]:
         """What is pinned with all it links to, sorted; names of another kind than ours are left out."""
@@ -165,7 +191,7 @@ class IpfsStore:
         **query: str,
     ) -> dict[str, Any]:
         """A call that answers with one JSON object."""
-        seconds = self._settings.call_seconds if seconds is None else seconds
+        seconds = self._limit(self._settings.call_seconds, command) if seconds is None else seconds
         try:
             answer = json.loads(self._call(command, seconds, most, body, **query) or b"{}")
         except (_TooLongError, ValueError, RecursionError) as error:
@@ -174,16 +200,23 @@ class IpfsStore:
             raise StoreError(f"{self._endpoint} answered {command} with something else than a JSON object")
         return answer
 
+    def _limit(self, seconds: float, command: str) -> float:
+        """How long a call may take: its own limit, or what the caller has, less the time to hear the answer."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise StoreTimeoutError(f"{self._endpoint}: no time was left for {command}")
+        return min(seconds, max(left - self._settings.look_seconds, left / 2))
+
     def _call(self, command: str, seconds: float, most: int, body: bytes = b"", **query: str) -> bytes:
         """One RPC, tried again while the daemon cannot be reached and time is left."""
-        deadline = time.monotonic() + seconds + self._settings.look_seconds
+        deadline = min(time.monotonic() + seconds + self._settings.look_seconds, self._until)
         pause = self._settings.first_pause
         for left in reversed(range(self._settings.tries)):
             try:
                 return self._once(f"/api/v0/{command}?{urlencode(query)}", deadline, most, body)
             except TimeoutError as error:
                 raise StoreTimeoutError(
-                    f"{self._endpoint} did not answer {command} in {seconds:g} s"
+                    f"{self._endpoint} did not answer {command} in {seconds:.3g} s"
                 ) from error
             except (OSError, HTTPException, UnicodeError) as error:
                 self.close()  # idle connections to a daemon that went away are dead too
@@ -197,13 +230,13 @@ class IpfsStore:
         raise StoreError(f"{self._endpoint}: no tries allowed; set tries to 1 or more")
 
     def _once(self, path: str, deadline: float, most: int, body: bytes) -> bytes:
-        with self._connection() as connection, _until(deadline, connection):
-            headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
+        headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
+        with self._connection() as connection, _until(deadline, _connected(connection, deadline)):
             connection.request("POST", path, body, headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                raise _refusal(response)
-            return _read(response, most)
+            with closing(connection.getresponse()) as response:
+                if response.status != 200:
+                    raise _refusal(response)
+                return _read(response, most)
 
     @contextmanager
     def _connection(self) -> Iterator[HTTPConnection]:
@@ -243,24 +276,32 @@ class _RefusedError(StoreError):
     """The daemon understood and said no."""
 
 
-@contextmanager
-def _until(deadline: float, connection: HTTPConnection) -> Iterator[None]:
-    """Cut the connection at the deadline: a limit on each read alone would let bytes trickle for ever."""
+def _connected(connection: HTTPConnection, deadline: float) -> socket.socket:
+    """The connection's socket, opened if it was not; no single operation on it outlasts the deadline."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
+    connection.timeout = left
+    if connection.sock is None:
+        connection.connect()
+    connection.sock.settimeout(left)
+    return connection.sock
+
+
+@contextmanager
+def _until(deadline: float, sock: socket.socket) -> Iterator[None]:
+    """Cut the connection at the deadline: a limit on each read alone would let bytes trickle for ever.
+
+    The socket is held here, for a connection forgets it when the daemon says that it will hang up after the answer.
+    """
     is_over = threading.Event()
 
     def cut() -> None:
         is_over.set()
-        sock = connection.sock
-        with suppress(OSError, AttributeError):
+        with suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
 
-    connection.timeout = left
-    if connection.sock is not None:
-        connection.sock.settimeout(left)
-    timer = threading.Timer(left, cut)
+    timer = threading.Timer(deadline - time.monotonic(), cut)
     timer.daemon = True
     timer.start()
     try:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from chainfl.errors import ChainflError, InputError, OutsideError, ProtocolError, VerificationError
+from chainfl.errors import (
+    ChainflError,
+    InputError,
+    LedgerLieError,
+    OutsideError,
+    ProtocolError,
+    StoreError,
+    VerificationError,
+)
 from chainfl.protocol.state import Task
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
@@ -24,6 +32,8 @@ from services.node.wiring import Node
 NOWHERE = (-1, -1, -1)
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_STORE_PAUSE = 2.0
+"""The longest pause when a store fails: a step asks again for bytes as long as there is time to act on them."""
 _QUICKEST, _SLOWING = 0.1, 1.5
 """After something happened the pause is this part of the longest, and grows by this factor while nothing does."""
 _log = logging.getLogger(__name__)
@@ -106,7 +116,7 @@ def serve(
     me, pause, manners = node.participant, poll_seconds, Manners(poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
     shown, joined, seen = status or Status(), 0, -1
-    complaints, barred = Complaints(), NOWHERE
+    complaints, barred, swept = Complaints(), NOWHERE, 0
     while not stop.is_set():
         try:
             task = me.ledger.task()
@@ -116,6 +126,7 @@ def serve(
                 _log.info("round %d: the task has ended", task.round.number)
                 return
             shown.saw(task)
+            shown.heard(node.ledger.reader.endpoints())
             if _place(task) == barred:
                 stop.wait(poll_seconds)
                 continue
@@ -125,17 +136,21 @@ def serve(
             ):
                 complaints.settle()
                 continue
+            if swept != task.round.number:  # once a round, when there is nothing else to do
+                swept = task.round.number
+                _let_go(node, task)
             pause = min(max(_SLOWING * pause, _QUICKEST * poll_seconds), poll_seconds)
         except ProtocolError as error:
             _log.info("not taken: %s", error)
             shown.refused()
             pause = poll_seconds
-        except OutsideError as error:
+        except (OutsideError, LedgerLieError) as error:
             shown.failed(error)
-            pause = min(max(2 * pause, poll_seconds), _LONGEST_PAUSE)
+            longest = _STORE_PAUSE if isinstance(error, StoreError) else _LONGEST_PAUSE
+            pause = min(max(2 * pause, poll_seconds), longest)
             complaints.say(f"{error}; trying again")
         except InputError as error:  # what this participant has does not fit, and will not in this phase
-            barred = _place(me.ledger.task())
+            barred = _place(node.ledger.reader.task)
             complaints.say(f"{error}; sitting out this phase")
         except ChainflError as error:
             pause = _LONGEST_PAUSE
@@ -157,6 +172,12 @@ def _take_leave(me: Participant, task: Task) -> None:
         )
     else:
         _log.info("round %d: told to stop", round_.number)
+
+
+def _let_go(node: Node, task: Task) -> None:
+    count = node.let_go(task)
+    if count:
+        _log.info("round %d: unpinned %d blobs of rounds that nobody can challenge", task.round.number, count)
 
 
 def _join(me: Participant, task: Task, joined: int) -> int:

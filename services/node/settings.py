@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+
+from chainfl.limits import DEFAULT_LIMITS, Limits
 
 
 class NodeSettings(BaseSettings):
@@ -18,7 +20,10 @@ class NodeSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CHAINFL_", extra="forbid")
     settings_file: ClassVar[Path | None] = None
 
-    rpc_url: str = Field("http://127.0.0.1:8545", description="JSON-RPC endpoint, http(s) or ws(s)")
+    rpc_url: str = Field(
+        "http://127.0.0.1:8545",
+        description="JSON-RPC endpoint, http(s) or ws(s); of several, with commas between, most must agree",
+    )
     chain_id: int | None = Field(None, description="refuse to work with an endpoint of another chain")
     task: str = Field(description="address of the task")
     from_block: int = Field(0, description="a block not after the task's creation, to read its events from")
@@ -43,9 +48,22 @@ class NodeSettings(BaseSettings):
     lie_in_round: int | None = Field(
         None, description="as first proposer of this round, propose a wrong model (for demonstrations)"
     )
+    max_parameters: int = Field(
+        DEFAULT_LIMITS.parameters, description="take no part in a task whose models have more parameters"
+    )
+    max_memory_mib: int = Field(
+        DEFAULT_LIMITS.memory >> 20, description="take no part where one step may hold more MiB of models"
+    )
+    keep_rounds: str = Field(
+        "3", description="unpin what is older than so many rounds; all: serve the whole history for ever"
+    )
     enrol: bool = Field(
         False, description="enrol in the task, once a rehearsal has shown that this node can take part"
     )
+    max_fee: float = Field(
+        300, gt=0, description="most gwei that a unit of gas may cost; what is above waits"
+    )
+    max_priority_fee: float = Field(10, gt=0, description="most gwei of that to whoever makes the block")
     confirmations: int = Field(0, description="blocks to wait before anything counts")
     poll_seconds: float = Field(
         0.5, description="longest pause between looks at the chain; shorter while much happens"
@@ -53,6 +71,23 @@ class NodeSettings(BaseSettings):
     log_level: str = Field("info", description="how much to log: debug, info, warning")
     json_logs: bool = Field(False, description="one JSON object per log line")
     status_port: int | None = Field(None, description="serve /health and /metrics on this loopback port")
+
+    @field_validator("keep_rounds")
+    @classmethod
+    def _is_count_or_all(cls, value: str) -> str:
+        if value != "all" and not value.isdecimal():
+            raise ValueError(f"{value!r} is neither a number of rounds nor all")
+        return value
+
+    @property
+    def rounds_kept(self) -> int | None:
+        """For how many rounds pins stay after theirs; None: for ever."""
+        return None if self.keep_rounds == "all" else int(self.keep_rounds)
+
+    @property
+    def limits(self) -> Limits:
+        """How large a task may be."""
+        return Limits(self.max_parameters, self.max_memory_mib << 20)
 
     @classmethod
     def settings_customise_sources(

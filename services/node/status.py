@@ -30,6 +30,13 @@ class Status:
         self._causes = Counter(
             "chainfl_cause_seconds", "Seconds of steps by cause", ["cause"], registry=self.registry
         )
+        self._agreeing = Gauge(
+            "chainfl_endpoint_ok",
+            "Whether an endpoint agrees with the others",
+            ["endpoint"],
+            registry=self.registry,
+        )
+        self._endpoints: dict[str, str] = {}
         self._seen: float = 0.0
         self._last_error = ""
         self._step = ""
@@ -40,6 +47,12 @@ class Status:
         self._last_error = ""
         self._round.set(task.round.number)
         self._phase.set(int(task.round.phase))
+
+    def heard(self, endpoints: Mapping[str, str]) -> None:
+        """How the endpoints do: `ok`, or why one is left out."""
+        self._endpoints = dict(endpoints)
+        for name, state in endpoints.items():
+            self._agreeing.labels(name).set(state == "ok")
 
     @contextmanager
     def at_work(self, step: str) -> Iterator[None]:
@@ -71,7 +84,7 @@ class Status:
         age, step = time.monotonic() - self._seen if self._seen else None, self._step
         healthy = bool(step) or (age is not None and age < patience)
         told = {"ledger_read_seconds_ago": age, "step": step, "last_error": self._last_error}
-        return healthy, {"ok": healthy, **told}
+        return healthy, {"ok": healthy, **told, "endpoints": self._endpoints}
 
 
 def serve_status(status: Status, port: int) -> ThreadingHTTPServer:

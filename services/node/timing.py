@@ -1,5 +1,6 @@
 """Where a node's time goes: seconds by cause, taken at the ports, so that roles know nothing of it."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,22 +28,36 @@ _CAUSES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(slots=True)
 class Clock:
-    """Adds up seconds by cause until they are taken."""
+    """Adds up seconds by cause until they are taken; calls side by side count once."""
 
+    now: Callable[[], float] = time.perf_counter
     spent: dict[str, float] = field(default_factory=dict)
+    _running: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
     def on(self, cause: str) -> Iterator[None]:
         """Time inside the block counts for this cause."""
-        started = time.perf_counter()
+        with self._lock:
+            calls, started = self._running.get(cause) or (0, self.now())
+            self._running[cause] = calls + 1, started
         try:
             yield
         finally:
-            self.spent[cause] = self.spent.get(cause, 0.0) + time.perf_counter() - started
+            self._end(cause)
+
+    def _end(self, cause: str) -> None:
+        with self._lock:
+            calls, started = self._running.pop(cause)
+            if calls > 1:
+                self._running[cause] = calls - 1, started
+            else:
+                self.spent[cause] = self.spent.get(cause, 0.0) + self.now() - started
 
     def take(self, whole: float) -> dict[str, float]:
         """The seconds by cause since the last taking; what no port had (encoding, trees, combining) is own work."""
-        spent, self.spent = self.spent, {}
+        with self._lock:
+            spent, self.spent = self.spent, {}
         return spent | {OWN: max(0.0, whole - sum(spent.values()))}
 
 
@@ -54,6 +69,8 @@ class _Timed:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
+        if name == "within":  # the same store with a limit is timed as well
+            return lambda until: _Timed(found(until), self._clock, self._causes)
         cause = self._causes.get(name)
         return found if cause is None else self._timed(found, cause)
 
@@ -86,4 +103,5 @@ def timed(me: Participant, clock: Clock) -> Participant:
         port("store", me.store),
         port("trainer", me.trainer),
         port("journal", me.journal),
+        me.pace,
     )

@@ -4,17 +4,18 @@ import logging
 import secrets
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from chainfl.audit.challenge import Lie, find_lie, note_lie
+from chainfl.blobs import within
 from chainfl.errors import ChainflError, ProtocolError, StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
-from chainfl.protocol.errors import AlreadyNotedError
 from chainfl.protocol.state import Proposal, Task
 from chainfl.types import Digest, Phase
 
 _LONGEST_PAUSE = 30.0
+_LONGEST_LOOK = 60.0
+"""Seconds that one look may wait for bytes; who takes part waits no longer than the window is open."""
 _log = logging.getLogger(__name__)
 
 
@@ -90,8 +91,14 @@ class Watcher:
         account = task.accounts.get(self._ledger.me)
         return account is not None and account.id in (*task.round.committee, *task.round.turns)
 
+    def _look_until(self, task: Task) -> float:
+        """When a look gives up: the next round may give whoever takes part something to do."""
+        left = float(max(1, task.round.deadline - self._ledger.now()))
+        takes_part = self._ledger.me in task.accounts
+        return time.monotonic() + (min(left, _LONGEST_LOOK) if takes_part else _LONGEST_LOOK)
+
     def _finds_lie(self, task: Task, case: _Case) -> bool:
-        case.lie = lie = find_lie(self._store, task)
+        case.lie = lie = find_lie(within(self._store, self._look_until(task)), task)
         if lie is None:
             _log.debug("round %d.%d: the proposal is right", *case.proposal[:2])
             case.is_closed = True
@@ -106,8 +113,7 @@ class Watcher:
         """Note the finding, then show it a block later."""
         lie = case.lie
         assert lie is not None
-        with suppress(AlreadyNotedError):  # an earlier try got as far as that
-            note_lie(self._ledger, task, lie, case.salt)
+        note_lie(self._ledger, task, lie, case.salt)
         self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, case.salt)
         _log.warning("round %d.%d: convicted", lie.round, lie.attempt)
 

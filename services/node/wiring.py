@@ -8,15 +8,16 @@ from pathlib import Path
 
 from chainfl.blobs import get_model, get_record
 from chainfl.chain.abi import as_address
+from chainfl.chain.fees import FeeCaps
 from chainfl.chain.keys import LocalSigner, unlock
 from chainfl.chain.ledger import ChainLedger
-from chainfl.chain.reader import TaskReader
-from chainfl.chain.rpc import check_chain, open_rpc
+from chainfl.chain.quorum import open_endpoints, open_reader
 from chainfl.chain.send import Sender, SendSettings
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
+from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
 from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.errors import StakeTooLowError
 from chainfl.protocol.state import Task
@@ -24,6 +25,8 @@ from chainfl.roles.miner import Alter
 from chainfl.roles.participant import Participant
 from chainfl.store.address import open_store
 from chainfl.store.journal import SqliteJournal
+from chainfl.store.pin_book import SqlitePinBook
+from chainfl.store.pins import RecordingStore
 from services.node.scheduling import take_long_turns
 from services.node.settings import NodeSettings
 
@@ -40,6 +43,8 @@ class Node:
     participant: Participant
     ledger: ChainLedger
     alter: Callable[[int, int], Alter | None]
+    let_go: Callable[[Task], int] = lambda _: 0
+    """Unpins what no later round needs; answers how many pins went."""
 
 
 def read_password(path: Path | None, *, is_new: bool = False) -> str:
@@ -80,27 +85,29 @@ def open_key(settings: NodeSettings) -> LocalSigner:
 
 def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
     """Connect to the task on the chain that is meant."""
-    w3 = open_rpc(settings.rpc_url)
-    chain_id = check_chain(w3, settings.chain_id)
+    endpoints = open_endpoints(settings.rpc_url, settings.chain_id)
     task = as_address(settings.task)
-    sender = Sender(w3, signer, chain_id, SendSettings(confirmations=settings.confirmations))
-    reader = TaskReader(
-        w3,
+    caps = FeeCaps.of_gwei(settings.max_fee, settings.max_priority_fee)
+    costs = SendSettings(confirmations=settings.confirmations, caps=caps)
+    sender = Sender(endpoints.w3, signer, endpoints.chain_id, costs, endpoints.others)
+    reader = open_reader(
+        endpoints,
         task,
-        chain_id,
         settings.from_block,
         settings.confirmations,
         tell=lambda text: _log.info("%s", text),
     )
-    return ChainLedger(w3, sender, reader, task)
+    return ChainLedger(endpoints.w3, sender, reader, task)
 
 
-def check_task(store: BlobStore, task: Task) -> tuple[Manifest, Vector]:
+def check_task(store: BlobStore, task: Task, limits: Limits = DEFAULT_LIMITS) -> tuple[Manifest, Vector]:
     """The task's manifest and first model, once they fit the config and the model's bytes have the promised root.
 
     Raises:
+        ModelTooLargeError: the task is too large for this node; nothing was fetched.
         VerificationError: the sponsor promises one thing and stored another; take no part.
     """
+    check_size(task.config, limits)
     manifest = get_record(store, Cid.dag_cbor(task.config.manifest), Manifest)
     for what, promised, found in (
         ("scale", task.config.scale, manifest.s),
@@ -122,7 +129,7 @@ class Met:
     """A task and its neighbours, found to be what they promise."""
 
     ledger: ChainLedger
-    store: BlobStore
+    store: RecordingStore
     journal: SqliteJournal
     manifest: Manifest
     first: Vector
@@ -139,10 +146,12 @@ def meet(settings: NodeSettings, signer: LocalSigner) -> Met:
 
     store, ledger = open_store(settings.store), open_ledger(settings, signer)
     task = ledger.task()
-    manifest, first_D = check_task(store, task)
+    manifest, first_D = check_task(store, task, settings.limits)
     check_manifest(manifest)
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
-    return Met(ledger, store, journal, manifest, first_D)
+    book = SqlitePinBook(settings.home / "pins.sqlite", task.chain_id, task.address, signer.address)
+    recording = RecordingStore(store, book, lambda: ledger.reader.task.round.number, settings.rounds_kept)
+    return Met(ledger, recording, journal, manifest, first_D)
 
 
 def build_node(settings: NodeSettings, met: Met) -> Node:
@@ -168,7 +177,12 @@ def build_node(settings: NodeSettings, met: Met) -> Node:
         if account is not None and account.wants
         else "not enrolled: run with --enrol, or chainfl stake add AMOUNT --enrol",
     )
-    return Node(participant, met.ledger, lambda round_, attempt: _lie(settings, round_, attempt))
+    return Node(
+        participant,
+        met.ledger,
+        lambda round_, attempt: _lie(settings, round_, attempt),
+        met.store.let_go,
+    )
 
 
 def enrol_once(ledger: Ledger) -> None:

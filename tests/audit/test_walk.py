@@ -11,7 +11,6 @@ from chainfl.audit.verify import check_round
 from chainfl.codec import cbor
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import BlobNotFoundError
-from chainfl.protocol.state import new_task
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Outcome, Rule
@@ -42,7 +41,7 @@ class Bag:
 
 def settled(net: Network) -> list[PlayedRound]:
     task = net.task
-    created = new_task(task.chain_id, task.address, task.task_id, task.sponsor, task.config, task.funded)
+    created = task.at_creation()
     log = [LoggedEvent(event, 0) for emitter, event in net.chain.world.log if emitter == task.address]
     return [one for one in rounds(created, log) if one.ended is not None]
 
@@ -52,8 +51,8 @@ def assert_enough(net: Network, one: PlayedRound) -> Bag:
     assert isinstance(net.store, MemoryStore)
     bag = Bag(net.store)
     walk_round(one, bag)
-    expected = list(check_round(one, net.store, net.chain.block_hash))
-    assert list(check_round(one, bag.store, net.chain.block_hash)) == expected
+    expected = list(check_round(one, net.store, net.chain.mix_hash))
+    assert list(check_round(one, bag.store, net.chain.mix_hash)) == expected
     return bag
 
 

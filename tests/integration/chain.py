@@ -139,7 +139,7 @@ def open_task(
     chain: Devchain,
     rule: Rule,
     participants: int = 10,
-    escrow: int = ETHER // 2,
+    escrow: int = ETHER // 3,
     store: BlobStore | None = None,
     **changes: object,
 ) -> ChainTask:

@@ -12,6 +12,7 @@ from eth_abi.abi import decode as abi_decode
 from eth_account import Account
 from hexbytes import HexBytes
 from web3 import Web3
+from web3.types import RPCEndpoint, TxReceipt
 
 from chainfl.artifacts import load
 from chainfl.chain.deploy import (
@@ -30,7 +31,6 @@ from chainfl.chain.verification import write_verification
 from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError
-from chainfl.types import Address
 from services.devnet import fund, start_anvil
 from tests.protocol.scene import ETHER
 
@@ -63,10 +63,10 @@ class Dying(Sender):
     after: bool = False
     sent: int = 0
 
-    def send(self, to: Address | None, data: bytes, value: int = 0, gas: int | None = None):  # type: ignore[no-untyped-def]
+    def send(self, *values: Any, **named: Any) -> TxReceipt:
         if self.sent == self.dies_at and not self.after:
             raise KeyboardInterrupt
-        receipt = super().send(to, data, value, gas)
+        receipt = super().send(*values, **named)
         self.sent += 1
         if self.sent - 1 == self.dies_at and self.after:
             raise KeyboardInterrupt
@@ -201,6 +201,8 @@ def test_a_testnet_with_slow_blocks_fees_reorgs_and_confirmations(tmp_path: Path
         sender = sender_of(w3, SEPOLIA, confirmations=1)
         fund(w3, sender.address, 100 * ETHER)
         cost, before, told = cost_of_deployment(w3), sender.balance(), list[str]()
+        # A public chain has a past, in which its randomness moved.
+        w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(8)])
 
         def tell(line: str) -> None:
             told.append(line)

@@ -60,7 +60,7 @@ def test_geth_takes_the_contracts_too(tmp_path: Path, require: Require) -> None:
 @pytest.mark.deep
 def test_a_round_on_geth_is_played_and_audited(tmp_path: Path, require: Require) -> None:
     with gethchain(require("geth"), tmp_path) as chain:
-        task = open_task(chain, Rule.SOFTMAX, 7, rounds=1, escrow=ETHER // 4, challenge_seconds=5)
+        task = open_task(chain, Rule.SOFTMAX, 7, rounds=1, escrow=ETHER // 5, challenge_seconds=5)
         reader = task.reader()
 
         def is_over() -> bool:

@@ -154,11 +154,22 @@ def test_a_task_whose_config_is_not_what_its_manifest_says_is_refused(
     chain: Devchain, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, task = sponsored(
-        chain, DirectoryStore(tmp_path / "store"), dimension=2**32 - 1, depth=26, max_updates=20
+        chain, DirectoryStore(tmp_path / "store"), dimension=1_000_000, depth=14, max_updates=20
     )
 
     with Waiting(tmp_path / "node", task, chain.url) as node:
-        node.refuses("the task's dimension is 4294967295, its manifest says", caplog)
+        node.refuses("the task's dimension is 1000000, its manifest says", caplog)
+
+
+def test_a_task_that_is_too_large_is_refused_before_its_manifest_is_read(
+    chain: Devchain, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, task = sponsored(
+        chain, DirectoryStore(tmp_path / "elsewhere"), dimension=2**32 - 1, depth=26, max_updates=20
+    )
+
+    with Waiting(tmp_path / "node", task, chain.url) as node:
+        node.refuses("the task's models have 4294967295 parameters, more than the 134217728", caplog)
 
 
 def test_a_task_that_asks_for_endless_training_is_refused(
@@ -215,7 +226,7 @@ def test_an_endpoint_that_lies_about_its_chain_is_refused_until_it_stops(
     threading.Thread(target=liar.serve_forever, daemon=True).start()
     try:
         with Waiting(tmp_path / "node", task, f"http://127.0.0.1:{liar.server_port}") as node:
-            node.refuses("the endpoint serves chain 1, but chain 31337 is meant", caplog)
+            node.refuses("serves chain 1, but chain 31337 is meant", caplog)
             liar.lies = False
             await_that(node.is_ready, 60, "ready")
     finally:

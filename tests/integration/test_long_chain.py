@@ -33,7 +33,7 @@ def task(tmp_path_factory: pytest.TempPathFactory, require: Callable[[str], Path
     require("anvil")
     with devchain(tmp_path_factory.mktemp("chain")) as chain:
         chain.rpc("anvil_mine", [hex(BEFORE)])
-        made = open_task(chain, Rule.MEAN, rounds=1, escrow=ETHER // 4)
+        made = open_task(chain, Rule.MEAN, rounds=1, escrow=ETHER // 5)
         made.live(2)
         chain.rpc("anvil_mine", [hex(AFTER)])
         yield made

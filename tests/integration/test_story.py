@@ -12,7 +12,7 @@ from tests.protocol.scene import ETHER
 def test_a_captured_committee_is_shown_as_such(tmp_path: Path, require: Callable[[str], Path]) -> None:
     require("anvil")
     with devchain(tmp_path) as chain:
-        task = open_task(chain, Rule.SOFTMAX, rounds=1, escrow=ETHER // 4)
+        task = open_task(chain, Rule.SOFTMAX, rounds=1, escrow=ETHER // 5)
         next(iter(task.people.values())).ledger.draw()
         reader = task.reader()
         drawn = reader.refresh()

@@ -94,3 +94,20 @@ def test_help_shows_every_role_with_an_example() -> None:
 
     assert all(role in text for role in DUTIES)
     assert "add --role worker, validator or miner" in text
+
+
+@pytest.mark.parametrize(("text", "kept"), [("0", 0), ("3", 3), ("all", None)])
+def test_pins_are_kept_for_some_rounds_or_all(text: str, kept: int | None) -> None:
+    assert load_settings({**ENOUGH, "keep_rounds": text}).rounds_kept == kept
+
+
+@pytest.mark.parametrize("text", ["-1", "some", "1.5", ""])
+def test_another_number_of_rounds_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"setting keep_rounds: .*neither a number of rounds nor all"):
+        load_settings({**ENOUGH, "keep_rounds": text})
+
+
+def test_the_limits_of_a_task_are_settings() -> None:
+    limits = load_settings({**ENOUGH, "max_parameters": 10, "max_memory_mib": 2}).limits
+
+    assert (limits.parameters, limits.memory) == (10, 2 << 20)

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
+from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
 from chainfl.errors import BlobNotFoundError, LedgerError
@@ -13,11 +15,13 @@ from chainfl.ports import BlobStore
 from chainfl.protocol.errors import WrongPhaseError
 from chainfl.protocol.events import Convicted, LieProven
 from chainfl.protocol.proof import Evidence
+from chainfl.protocol.shares import equal
+from chainfl.redo import block_record, model_by, next_model
 from chainfl.sim.memory import MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, scoring, training
-from chainfl.types import Address, Digest, Phase, Rule
+from chainfl.types import TOTAL, Address, Digest, Phase, Rule
 from services.node.watch import Watcher
-from tests.sim.network import network
+from tests.sim.network import LAYOUT, network
 from tests.store.flaky import Flaky
 
 FINDER = Address(b"\xf1" * 20)
@@ -30,14 +34,20 @@ def lie(model_D: Vector) -> Vector:
     return wrong
 
 
-def in_challenge(*, lies: bool) -> Network:
-    """A round with a proposal that stands, nobody having voted."""
-    net = network(Rule.SOFTMAX)
+def before_proposal(rule: Rule) -> Network:
+    """A round whose scores are tallied."""
+    net = network(rule, participants=12)
     net.ledger.draw()
     net.play(Phase.TRAIN, net.commit_updates, training(net.task))
     net.play(Phase.REVEAL, net.reveal_updates, sorted(net.task.round.updates))
     net.play(Phase.SCORE, net.commit_scores, scoring(net.task))
     net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+    return net
+
+
+def in_challenge(*, lies: bool) -> Network:
+    """A round with a proposal that stands, nobody having voted."""
+    net = before_proposal(Rule.SOFTMAX)
     if lies:
         net.liars[net.task.by_id(net.task.round.proposer).address] = lie
     net.propose([net.task.round.proposer])
@@ -97,6 +107,71 @@ def test_a_lie_is_noted_and_proven_and_earns_the_finder_its_part() -> None:
     assert [event.id for event in events(net, Convicted) if isinstance(event, Convicted)] == [liar]
     assert [event.finder for event in events(net, LieProven) if isinstance(event, LieProven)] == [FINDER]
     assert net.chain.world.registry.free[FINDER] > 0
+
+
+def other_shares(net: Network, right: Sequence[int]) -> tuple[int, ...]:
+    """Shares that the contract takes and the rule does not give: the same parts, for the last included updates."""
+    tallied, kept = net.task.round.tally, right[0]
+    assert tallied is not None
+    included = [index for index, counts in enumerate(tallied.included) if counts]
+    chosen = included[-sum(share > 0 for share in right[1:]) :]
+    return (kept, *equal([index in chosen for index in range(len(right) - 1)], TOTAL - kept))
+
+
+def propose_with(net: Network, shares: tuple[int, ...], model_D: Vector) -> None:
+    """The proposer posts this model and these shares."""
+    task = net.task
+    miner = task.by_id(task.round.proposer).address
+    named = name_model(model_D, task.config.scale, LAYOUT)
+    put_model(net.store, named)
+    block = put_record(net.store, block_record(net.store, task, miner, named.cid, shares))
+    round_ = task.round
+    net.participants[miner].ledger.propose(
+        round_.number, round_.attempt, named.node.root, block.digest, shares
+    )
+
+
+@pytest.mark.parametrize("rule", [Rule.KRUM, Rule.MULTI_KRUM])
+def test_a_model_that_fits_no_shares_is_convicted_whatever_shares_were_posted(rule: Rule) -> None:
+    net = before_proposal(rule)
+    right, model_D = next_model(net.store, net.task)
+    shares = other_shares(net, right)
+    assert shares != right
+    propose_with(net, shares, np.full_like(model_D, 2**31 + 12_345))
+    liar = net.task.round.proposer
+
+    assert watcher_of(finder(net), net.store).look(net.task)
+
+    assert [event.id for event in events(net, Convicted) if isinstance(event, Convicted)] == [liar]
+
+
+def test_an_update_without_a_posted_share_is_not_needed_to_convict() -> None:
+    net = before_proposal(Rule.KRUM)
+    right, model_D = next_model(net.store, net.task)
+    shares = other_shares(net, right)
+    assert shares != right
+    propose_with(net, shares, model_D)
+    assert isinstance(net.store, MemoryStore)
+    # Neither posted nor, as the right choice, the very model that is proposed.
+    index = next(i for i, both in enumerate(zip(shares[1:], right[1:], strict=True)) if both == (0, 0))
+    without = net.task.round.updates[net.task.round.order[index]].cid
+    assert without is not None
+    store = Flaky(net.store, Cid.dag_cbor(without), BlobNotFoundError("hidden again"))
+
+    assert watcher_of(finder(net), store).look(net.task)
+
+
+def test_other_shares_with_the_model_that_they_make_are_left_to_the_vote(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = before_proposal(Rule.KRUM)
+    shares = other_shares(net, next_model(net.store, net.task)[0])
+    propose_with(net, shares, model_by(net.store, net.task, shares))
+
+    assert not watcher_of(finder(net), net.store).look(net.task)
+
+    assert "posted shares are judged by vote, not by proof" in caplog.text
+    assert events(net, Convicted) == []
 
 
 @pytest.mark.parametrize(

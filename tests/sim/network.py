@@ -64,7 +64,7 @@ def network(rule: Rule, participants: int = 10, rounds: int = 4) -> Network:
     terms = config(rule, first_root=merkle.root(head), first_model=first.cid.digest, rounds=rounds)
     chain = Chain(World(31337, Address(b"\xaa" * 20), Floors(1)), keccak256(b"a chain of its own"))
     task = Address(b"\x7a" * 20)
-    chain.world.create_task(chain.call(SPONSOR), task, terms, ETHER // 2)
+    chain.world.create_task(chain.call(SPONSOR), task, terms, ETHER // 3)
     people = {}
     for number in range(1, participants + 1):
         account = address(number)

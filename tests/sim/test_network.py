@@ -7,7 +7,6 @@ from chainfl.audit.history import LoggedEvent, rounds
 from chainfl.audit.verify import Verdict, check_round
 from chainfl.codec.vector import Vector
 from chainfl.protocol.events import Convicted, Drawn, TaskCreated
-from chainfl.protocol.state import new_task
 from chainfl.redo import floats, head_model
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Address, Outcome, Phase, Rule
@@ -69,7 +68,7 @@ def test_the_audit_redoes_every_round_from_events_and_blobs() -> None:
     for _ in range(3):
         play_round(net)
     task = net.task
-    created = new_task(task.chain_id, task.address, task.task_id, task.sponsor, task.config, task.funded)
+    created = task.at_creation()
     kept = (net.chain.world.registry_address, task.address)
     log = [
         LoggedEvent(event, 0)
@@ -81,6 +80,6 @@ def test_the_audit_redoes_every_round_from_events_and_blobs() -> None:
 
     assert [one.number for one in history] == [1, 2, 3, 4]
     for one in history[:3]:
-        findings = list(check_round(one, net.store, net.chain.block_hash))
-        assert [f.number for f in findings] == list(range(1, 11))
+        findings = list(check_round(one, net.store, net.chain.mix_hash))
+        assert [f.number for f in findings] == list(range(1, 12))
         assert {f.verdict for f in findings} == {Verdict.OK}

@@ -20,7 +20,6 @@ from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer
 from chainfl.protocol.config import Floors
 from chainfl.protocol.events import Drawn
-from chainfl.protocol.state import new_task
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
@@ -126,7 +125,7 @@ def written(
 def with_enrolment(net: Network, played: Sequence[PlayedRound]) -> list[PlayedRound]:
     """The rounds as a chain's reader cuts them: the first one begins with the task's creation."""
     task = net.task
-    created = new_task(task.chain_id, task.address, task.task_id, task.sponsor, task.config, task.funded)
+    created = task.at_creation()
     log = [LoggedEvent(event, 0) for emitter, event in net.chain.world.log if emitter == task.address]
     cut = [one for one in rounds(created, log) if one.ended is not None]
     assert [one.number for one in cut] == [one.number for one in played]

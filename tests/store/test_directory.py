@@ -156,6 +156,36 @@ def test_a_pin_asks_for_everything_that_is_linked(store: DirectoryStore) -> None
     assert store.pins() == []
 
 
+def test_a_pin_without_links_keeps_one_block_and_asks_for_no_other(store: DirectoryStore) -> None:
+    leaf = store.put(b"leaf", Codec.RAW)
+    record = store.put(
+        cbor.encode({"leaf": leaf, "gone": Cid.of(b"nobody has this", Codec.RAW)}), Codec.DAG_CBOR
+    )
+
+    store.pin(record, with_links=False)
+    with pytest.raises(BlobNotFoundError):
+        store.pin(record)
+    with pytest.raises(BlobNotFoundError, match=str(Cid.of(b"absent", Codec.RAW))):
+        store.pin(Cid.of(b"absent", Codec.RAW), with_links=False)
+
+    assert store.pins() == [record]
+    assert store.collect(before=time.time() + 60) == len(b"leaf")
+    assert store.has(record)
+
+
+def test_a_pin_without_links_becomes_one_with_links_and_never_less(store: DirectoryStore) -> None:
+    leaf = store.put(b"leaf", Codec.RAW)
+    record = store.put(cbor.encode({"leaf": leaf}), Codec.DAG_CBOR)
+    store.pin(record, with_links=False)
+
+    store.pin(record)
+    store.pin(record, with_links=False)
+
+    assert store.collect(before=time.time() + 60) == 0
+    store.unpin(record)
+    assert store.pins() == []
+
+
 def test_collecting_removes_what_no_pin_reaches_and_nobody_put_lately(store: DirectoryStore) -> None:
     leaf = store.put(b"leaf", Codec.RAW)
     first = store.put(cbor.encode({"leaf": leaf}), Codec.DAG_CBOR)

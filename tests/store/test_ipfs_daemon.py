@@ -1,5 +1,6 @@
 """Two real IPFS daemons on loopback, started for these tests alone."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_a_model_crosses_by_pin_and_comes_back_bit_for_bit(pair: tuple[Node, Nod
     named = model(700_000, 1)
     cid = blobs.put_model(pair[0].store, named)
 
-    got_D = blobs.get_model(pair[1].store, cid, 700_000, root=named.node.root, pin=True)
+    blobs.keep_model(pair[1].store, cid, 700_000, root=named.node.root)
+    got_D = blobs.get_model(pair[1].store, cid, 700_000, root=named.node.root)
 
     assert np.array_equal(got_D, np.frombuffer(named.data, ">u4"))
     assert cid in pair[1].store.pins()
@@ -114,6 +116,29 @@ def test_a_pin_holds_the_history_against_the_collector(pair: tuple[Node, Node]) 
     two.store.unpin(newest)
     two.store.unpin(newest)
     assert newest not in two.store.pins()
+
+
+def test_a_pin_without_links_keeps_a_record_whose_history_nobody_has(pair: tuple[Node, Node]) -> None:
+    store = pair[0].store
+    gone = Cid.of(b"nobody has this history", Codec.DAG_CBOR)
+    head = blobs.put_model(store, model(1000, 9))
+    record = blobs.put_record(store, block([head], head, gone))
+    hurried = store.within(time.monotonic() + 1)
+
+    with pytest.raises(StoreError):
+        hurried.pin(record)
+    assert not store.is_pinned(record)
+    store.pin(record, with_links=False)
+
+    assert store.is_pinned(record)
+    assert not store.is_pinned(head)
+    store.unpin(record)
+    assert not store.is_pinned(record)
+    store.pin(head)
+    store.pin(head, with_links=False)
+    assert store.is_pinned(head)
+    store.unpin(head)
+    assert not store.is_pinned(head)
 
 
 def test_a_path_walks_a_block(pair: tuple[Node, Node]) -> None:
