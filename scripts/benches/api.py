@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import httpx
 
 from chainfl.protocol.events import RoundEnded
 from chainfl.report import Report, bar, narrate, report
+from chainfl.types import Address
 from scripts.benches._command import bench_parser, plain_table, show
 from services.audit_api.app import create_app
 from services.audit_api.server import make_server
@@ -65,9 +66,9 @@ class Unrolling:
         """The recorded chain's."""
         return self._source.chain_id
 
-    def block_hash(self, number: int) -> bytes | None:
+    def mix_hash(self, number: int) -> bytes | None:
         """The recorded chain's."""
-        return self._source.block_hash(number)
+        return self._source.mix_hash(number)
 
     def refresh(self) -> Snapshot:
         """Everything up to the block that it is time for."""
@@ -75,6 +76,9 @@ class Unrolling:
         ((address, log),) = self._whole.tasks.items()
         shown = tuple(event for event in log.events if event.block_number <= now)
         return Snapshot(now, {address: replace(log, events=shown)})
+
+    def reread(self, tasks: Collection[Address]) -> None:
+        """Nothing to do: the recording does not change."""
 
 
 def serve(fd: int) -> int:

@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from chainfl.errors import NotIndexedError
 from services.audit_api.audits import Auditor
 from services.audit_api.follow import Follower
+from services.audit_api.guard import CLIENT
 from services.audit_api.index import Filter, Index
 from services.audit_api.live import Hub
 from services.audit_api.settings import ApiSettings
@@ -38,6 +39,12 @@ async def _services(request: Request) -> Services:
     return found
 
 
+async def _client(request: Request) -> str:
+    """Who asks, as the guard found."""
+    return str(request.scope[CLIENT])
+
+
+ClientDep = Annotated[str, Depends(_client)]
 ServicesDep = Annotated[Services, Depends(_services)]
 TaskName = Annotated[
     str,
@@ -94,14 +101,10 @@ async def reply_page(
     order: str = "oldest",
 ) -> Response:
     """A page of documents of one kind."""
-    rows = await run_in_threadpool(
-        services.index.page, kind, where, after, limit + 1, newest=order == "newest"
+    documents, next_ = await run_in_threadpool(
+        services.index.chunk, kind, where, after, limit, newest=order == "newest"
     )
-    return reply(request, page_body([document for _, document in rows[:limit]], _next(rows, limit)))
-
-
-def _next(rows: Sequence[tuple[int, str]], limit: int) -> int | None:
-    return rows[limit - 1][0] if len(rows) > limit else None
+    return reply(request, page_body(documents, next_))
 
 
 def page_body(documents: Sequence[str], next_: int | None) -> str:

@@ -17,6 +17,7 @@ from chainfl.ports import BlobStore
 from services.audit_api import problems
 from services.audit_api.answers import Services
 from services.audit_api.audits import Auditor, Workshop
+from services.audit_api.clients import Share
 from services.audit_api.follow import Follower
 from services.audit_api.guard import Guard
 from services.audit_api.index import Index
@@ -40,10 +41,17 @@ ETags. Errors are problem+json.
 def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> FastAPI:
     """The API and its dashboard. The chain is followed while the app runs."""
     index = Index(settings.index)
-    hub = Hub(settings.live_clients)
+    hub = Hub(settings.live_clients, settings.streams_per_client)
     follower = Follower(source, index, hub)
-    workshop = Workshop(settings.audit_threads, settings.audit_queue)
-    auditor = Auditor(follower, source, index, ReadingStore(store), workshop)
+    workshop = Workshop(settings.audit_threads, settings.audit_queue, settings.jobs_per_client)
+    auditor = Auditor(
+        follower,
+        source,
+        index,
+        ReadingStore(store),
+        workshop,
+        settings.limits,
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -65,6 +73,7 @@ def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> 
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would name whatever host the client claims to have asked
         generate_unique_id_function=_name,
     )
     app.state.services = Services(settings, index, follower, auditor, hub)
@@ -73,7 +82,12 @@ def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> 
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/", include_in_schema=False)(_dashboard)
-    app.add_middleware(Guard, seconds=settings.request_seconds)
+    app.add_middleware(
+        Guard,
+        seconds=settings.request_seconds,
+        share=Share(settings.requests_per_client, "requests under way"),
+        trusted=settings.proxies,
+    )
     _describe(app)
     return app
 

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
+
+from chainfl.errors import LimitError
+from services.audit_api.clients import IpNetwork, Share, client_name
+from services.audit_api.problems import MEDIA_TYPE, RETRY_SECONDS, WAITING
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -16,6 +20,8 @@ ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 MAX_QUERY: Final = 2_048
 MAX_PATH: Final = 1_024
 STREAM: Final = "/live"
+CLIENT: Final = "chainfl.client"
+"""Where a request's scope says who asks."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -35,9 +41,10 @@ _RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value i
 class Guard:
     """Refuses bodies and overlong addresses, ends what takes too long, and adds the headers."""
 
-    def __init__(self, app: ASGIApp, seconds: float) -> None:
-        """Guard an app; streams end by themselves."""
+    def __init__(self, app: ASGIApp, seconds: float, share: Share, trusted: Sequence[IpNetwork] = ()) -> None:
+        """Guard an app; streams end by themselves, and are counted where they are opened."""
         self._app, self._seconds = app, seconds
+        self._share, self._trusted = share, trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request within the limits."""
@@ -57,14 +64,26 @@ class Guard:
         if refused is not None:
             await _answer(send_guarded, scope, *refused)
             return
-        limit = None if scope["path"] == STREAM else self._seconds
+
+        client = scope[CLIENT] = self._client(scope)
+        if scope["path"] == STREAM:
+            await self._app(scope, receive, send_guarded)
+            return
         try:
-            async with asyncio.timeout(limit):
-                await self._app(scope, receive, send_guarded)
+            with self._share.held(client):
+                async with asyncio.timeout(self._seconds):
+                    await self._app(scope, receive, send_guarded)
+        except LimitError as error:
+            await _answer(send_guarded, scope, HTTPStatus.TOO_MANY_REQUESTS, str(error))
         except TimeoutError:
             if not started:
                 detail = f"the request took longer than {self._seconds:g} s; try again later"
                 await _answer(send_guarded, scope, HTTPStatus.SERVICE_UNAVAILABLE, detail)
+
+    def _client(self, scope: Scope) -> str:
+        peer = scope["client"][0] if scope.get("client") else None
+        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        return client_name(peer, forwarded, self._trusted)
 
 
 def _refusal(scope: Scope) -> tuple[HTTPStatus, str] | None:
@@ -84,6 +103,13 @@ async def _answer(send: Send, scope: Scope, status: HTTPStatus, detail: str) -> 
         "detail": detail,
         "instance": scope["path"][:MAX_PATH],
     }
-    headers = [(b"content-type", b"application/problem+json"), (b"cache-control", b"no-store")]
+    data = json.dumps(body).encode()
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(data)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    if status in WAITING:
+        headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+    await send({"type": "http.response.body", "body": data})

@@ -9,7 +9,7 @@ import hmac
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,8 @@ _COLUMNS = "task, kind, number, round, account, name, document"
 _AUDIT = "task, round, fingerprint, verdict, checks, document, seal"
 _UPSERT = f"INSERT OR REPLACE INTO rows ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
 BUSY_SECONDS = 5.0
+MAX_CHUNK = 4 * 2**20
+"""Bytes after which a page ends, however few documents these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,14 @@ class Index:
             self._writer.executescript(_TABLES + f"DELETE FROM audits; PRAGMA user_version={_VERSION};")
 
     def close(self) -> None:
-        """Let go of the file."""
-        for connection in (*self._readers, self._writer):
-            connection.close()
+        """Let go of the file. An audit that is still at work may be writing, or reading in a thread of its own.
+
+        A connection that is closed under a running statement takes the process with it: the writer is waited for, and
+        each reader goes with its thread.
+        """
+        self._readers.clear()
+        with self._lock:
+            self._writer.close()
 
     # Writing
 
@@ -96,11 +103,14 @@ class Index:
                 self._writer.execute("DELETE FROM rows WHERE task = ?", (task,))
             self._writer.executemany(_UPSERT, values)
 
-    def keep_only(self, tasks: Sequence[str]) -> None:
-        """Forget tasks that no longer exist."""
-        marks = ",".join("?" * len(tasks))
+    def keep_only(self, tasks: Collection[str]) -> None:
+        """Forget all other tasks."""
+        self.forget(set(self.tasks()) - set(tasks))
+
+    def forget(self, tasks: Collection[str]) -> None:
+        """Forget these tasks."""
         with self._lock, _failures(self._path), self._writer:
-            self._writer.execute(f"DELETE FROM rows WHERE task NOT IN ({marks})", tuple(tasks))
+            self._writer.executemany("DELETE FROM rows WHERE task = ?", [(task,) for task in tasks])
 
     def keep_audit(self, task: str, round_: int, audit: KeptAudit) -> None:
         """Remember a verdict, sealed."""
@@ -136,21 +146,23 @@ class Index:
         self, kind: str, where: Filter, after: int | None, limit: int, *, newest: bool = False
     ) -> list[tuple[int, str]]:
         """Up to `limit` documents that follow number `after`, with their numbers, oldest or newest first."""
-        conditions, values = ["kind = ?"], list[object]((kind,))
-        if after is not None:
-            conditions.append("number < ?" if newest else "number > ?")
-            values.append(after)
-        for column in ("task", "round", "account", "name"):
-            value = getattr(where, column)
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                values.append(value)
-        direction = "DESC" if newest else "ASC"
-        query = (
-            f"SELECT number, document FROM rows WHERE {' AND '.join(conditions)} "
-            f"ORDER BY number {direction}, task LIMIT ?"
-        )
-        return self._all(query, (*values, limit))
+        return self._all(*_page_query(kind, where, after, limit, newest=newest))
+
+    def chunk(
+        self, kind: str, where: Filter, after: int | None, limit: int, *, newest: bool = False
+    ) -> tuple[list[str], int | None]:
+        """A page's documents and the number to go on after; one that gets too long ends early."""
+        found = list[tuple[int, str]]()
+        size = 0
+        with _failures(self._path):
+            for number, document in self._reader().execute(
+                *_page_query(kind, where, after, limit + 1, newest=newest)
+            ):
+                size += len(document)
+                if len(found) == limit or (found and size > MAX_CHUNK):
+                    return [each for _, each in found], found[-1][0]
+                found.append((number, document))
+        return [each for _, each in found], None
 
     def rows(self, task: str, round_: int | None = None) -> Iterator[Row]:
         """All rows of a task; with a round, its rows and those that belong to no round."""
@@ -203,6 +215,26 @@ class Index:
             self._local.connection = found
             self._readers.append(found)
         return found
+
+
+def _page_query(
+    kind: str, where: Filter, after: int | None, limit: int, *, newest: bool
+) -> tuple[str, Sequence[object]]:
+    conditions, values = ["kind = ?"], list[object]((kind,))
+    if after is not None:
+        conditions.append("number < ?" if newest else "number > ?")
+        values.append(after)
+    for column in ("task", "round", "account", "name"):
+        value = getattr(where, column)
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    direction = "DESC" if newest else "ASC"
+    query = (
+        f"SELECT number, document FROM rows WHERE {' AND '.join(conditions)} "
+        f"ORDER BY number {direction}, task LIMIT ?"
+    )
+    return query, (*values, limit)
 
 
 def _text(data: bytes) -> str:

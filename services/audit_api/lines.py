@@ -8,10 +8,11 @@ from enum import IntEnum
 
 from chainfl.audit.history import LoggedEvent, PlayedRound
 from chainfl.codec.cid import Cid
+from chainfl.errors import VerificationError
 from chainfl.protocol import events
 from chainfl.protocol.replay import fold
 from chainfl.protocol.state import Task
-from chainfl.types import WAD, Address, Id, Phase
+from chainfl.types import WAD, Address, Id, Outcome, Phase
 from services.audit_api import schemas
 from services.audit_api.rounds import block_document, part_rows, placed, summary_of
 from services.audit_api.source import PlacedEvent, TaskLog
@@ -150,6 +151,7 @@ class TaskLine:
         """Take new events into account; answers every row that is new or has changed."""
         rows = list(self._event_rows(fresh))
         for logged in fresh:
+            self._check_possible(logged)
             fold(self.now, logged.event, logged.block_number)
             self.now.events = []
             self.events.append(logged)
@@ -168,6 +170,29 @@ class TaskLine:
         rows += self._participant_rows(totals)
         rows.append(self._task_row(totals))
         return rows
+
+    def _check_possible(self, logged: PlacedEvent) -> None:
+        """Refuse an event that no chain can bring at this place: one before it is missing, repeated or moved.
+
+        Raises:
+            VerificationError: says what is impossible about it.
+        """
+        event = logged.event
+        where = f"event {logged.log_index} of block {logged.block_number} ({type(event).__name__})"
+        if self.events:
+            last = self.events[-1]
+            if (logged.block_number, logged.log_index) <= (last.block_number, last.log_index):
+                raise VerificationError(f"{where} does not come after the one before it")
+        if not isinstance(event, events.RoundEnded):
+            return
+
+        round_ = self.now.round
+        if event.round != round_.number:
+            raise VerificationError(
+                f"{where} ends round {event.round}, but round {round_.number} is under way"
+            )
+        if event.outcome is Outcome.FINAL and (round_.tally is None or round_.proposal is None):
+            raise VerificationError(f"{where} makes a model head that was never tallied or proposed")
 
     def _finish(self, played: PlayedRound) -> Iterator[Row]:
         block = block_document(played, self._last_end)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from chainfl.errors import BusyError
+from services.audit_api.clients import Share
 
 _WAITING = 64
 """Changes that may wait for one listener; a slower one is told to read everything anew."""
@@ -31,9 +32,10 @@ class Change:
 class Hub:
     """Open streams of one event loop."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_client: int | None = None) -> None:
         """Nobody listens yet."""
         self._limit = limit
+        self._share = Share(limit if per_client is None else per_client, "live streams open")
         self._listeners: set[asyncio.Queue[Change | None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -51,24 +53,24 @@ class Hub:
         for queue in self._listeners:
             _offer(queue, None)
 
-    def check_room(self) -> None:
-        """Refuse a stream too many.
+    @contextmanager
+    def listen(self, client: str = "") -> Iterator["asyncio.Queue[Change | None]"]:
+        """A queue of changes; None in it says that the listener missed some and should read anew.
 
         Raises:
-            BusyError: too many listen already.
+            LimitError: this client listens often enough already; BusyError: too many do.
         """
-        if len(self._listeners) >= self._limit:
-            raise BusyError(f"{self._limit} live streams are open, which is all there may be; poll instead")
-
-    @contextmanager
-    def listen(self) -> Iterator["asyncio.Queue[Change | None]"]:
-        """A queue of changes; None in it says that the listener missed some and should read anew."""
-        queue: asyncio.Queue[Change | None] = asyncio.Queue(_WAITING)
-        self._listeners.add(queue)
-        try:
-            yield queue
-        finally:
-            self._listeners.discard(queue)
+        with self._share.held(client):
+            if len(self._listeners) >= self._limit:
+                raise BusyError(
+                    f"{self._limit} live streams are open, which is all there may be; poll instead"
+                )
+            queue: asyncio.Queue[Change | None] = asyncio.Queue(_WAITING)
+            self._listeners.add(queue)
+            try:
+                yield queue
+            finally:
+                self._listeners.discard(queue)
 
     def _deliver(self, change: Change) -> None:
         for queue in self._listeners:

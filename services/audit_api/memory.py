@@ -1,11 +1,10 @@
 """A chain in memory as an `EventSource`: simulated histories can be browsed and audited like real ones."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from chainfl.codec.commitments import keccak256
 from chainfl.protocol.events import Event, TaskCreated
-from chainfl.protocol.state import new_task
 from chainfl.sim.memory import Chain
 from chainfl.types import Address, Digest
 from services.audit_api.source import PlacedEvent, Snapshot, TaskLog
@@ -64,9 +63,9 @@ class MemorySource:
         """The world's chain id."""
         return self._chain.world.chain_id
 
-    def block_hash(self, number: int) -> Digest | None:
-        """The hash that the chain's seed gives a block."""
-        return self._chain.block_hash(number)
+    def mix_hash(self, number: int) -> Digest | None:
+        """The randomness that the chain's seed gives a block."""
+        return self._chain.mix_hash(number)
 
     def refresh(self) -> Snapshot:
         """Everything logged so far."""
@@ -88,12 +87,14 @@ class MemorySource:
             self._tasks[task] = replace(self._tasks[task], events=(*self._tasks[task].events, *placed))
         return Snapshot(number, dict(self._tasks))
 
+    def reread(self, tasks: Collection[Address]) -> None:
+        """Nothing to do: what is in memory is the chain itself."""
+
     def _created(self, address: Address, stamp: _Stamp) -> TaskLog:
         task = self._chain.world.tasks[address]
-        created = new_task(task.chain_id, address, task.task_id, task.sponsor, task.config, task.funded)
-        return TaskLog(created, stamp.block_number, ())
+        return TaskLog(task.at_creation(), stamp.block_number, ())
 
     def _placed(self, event: Event, stamp: _Stamp) -> PlacedEvent:
-        hash_ = self._chain.block_hash(stamp.block_number)
+        hash_ = keccak256(self._chain.header(stamp.block_number))
         transaction = keccak256(b"transaction" + stamp.block_number.to_bytes(32, "big"))
         return PlacedEvent(event, stamp.block_number, hash_, transaction, stamp.log_index, stamp.time, GAS)

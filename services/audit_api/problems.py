@@ -11,23 +11,30 @@ from fastapi.responses import JSONResponse
 from chainfl.errors import (
     ChainflError,
     InputError,
+    LimitError,
+    ModelTooLargeError,
     NotIndexedError,
     OutsideError,
     ProtocolError,
     ToolMissingError,
     VerificationError,
 )
+from services.audit_api.logs import one_line, traced
 from services.audit_api.schemas import Problem
 
 _log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 5
+WAITING = (429, 503)
+"""What may go away by itself: these say when to try again."""
 _OUR_OWN = (401, 404, 405)
 """What routing and files refuse by themselves."""
 
 _STATUSES: tuple[tuple[type[ChainflError], int, str], ...] = (
     (NotIndexedError, 404, "not-found"),
+    (ModelTooLargeError, 422, "limit"),
+    (LimitError, 429, "limit"),
     (InputError, 400, "input"),
     (ProtocolError, 409, "protocol"),
     (VerificationError, 422, "verification"),
@@ -43,10 +50,10 @@ def problem(request: Request, status: int, kind: str, detail: str) -> JSONRespon
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
-        instance=request.url.path,
+        instance=request.scope["path"],
     )
     headers = {"Cache-Control": "no-store"}
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in WAITING:
         headers["Retry-After"] = str(RETRY_SECONDS)
     return JSONResponse(body.model_dump(), status, headers, MEDIA_TYPE)
 
@@ -78,24 +85,24 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     status = int(getattr(error, "status_code", HTTPStatus.NOT_FOUND))
     kind = "not-found" if status == HTTPStatus.NOT_FOUND else "http"
     answer = problem(
-        request, status, kind, f"{request.method} {request.url.path}: {HTTPStatus(status).phrase}"
+        request, status, kind, f"{request.method} {request.scope['path']}: {HTTPStatus(status).phrase}"
     )
     answer.headers.update(getattr(error, "headers", None) or {})
     return answer
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
+    _log.error("%s %s: %s\n%s", request.method, request.scope["path"], one_line(error), traced(error))
     return problem(request, 500, "internal", "a defect of this service; its log says more")
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How a route's problems stand in the OpenAPI document; any route may find a request too large."""
+    """How a route's problems stand in the OpenAPI document; any route may find a request too large, or one too many."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": schema}},
         }
-        for status in (*statuses, 413, 414)
+        for status in (*statuses, 413, 414, 429)
     }

@@ -34,7 +34,7 @@ class ReadingStore:
         """Never."""
         return (self.put(data, codec) for data, codec in blobs)
 
-    def pin(self, cid: Cid) -> None:
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """Nothing is kept."""
 
     def unpin(self, cid: Cid) -> None:

@@ -1,14 +1,18 @@
 """uvicorn around the app: listens, gives up clients that send or read too slowly, and leaves when told."""
 
 import asyncio
+import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from chainfl.errors import InputError
+from chainfl.errors import InputError, LimitError
+from services.audit_api.clients import IpNetwork, Share, client_name, is_trusted
+from services.audit_api.problems import MEDIA_TYPE, RETRY_SECONDS
 from services.audit_api.settings import ApiSettings
 
 _MAX_HEADERS = 16 * 1024
@@ -39,11 +43,12 @@ def make_server(app: FastAPI, settings: ApiSettings) -> uvicorn.Server:
     """A server for the app; `run(sockets=[…])` serves until it is told to stop."""
     config = uvicorn.Config(
         app,
-        http=patient(settings.header_seconds),
+        http=patient(settings.header_seconds, settings.connections_per_client, settings.proxies),
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # or anybody on this machine could name itself: the guard knows whom to trust
         limit_concurrency=settings.connections,
         h11_max_incomplete_event_size=_MAX_HEADERS,
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
@@ -51,18 +56,40 @@ def make_server(app: FastAPI, settings: ApiSettings) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def patient(seconds: float) -> type[H11Protocol]:
-    """HTTP that waits only so long for a request to arrive or an answer to be read: dribbling holds no connection."""
+def patient(
+    seconds: float, per_client: int | None = None, trusted: Sequence[IpNetwork] = ()
+) -> type[H11Protocol]:
+    """HTTP that waits only so long for a request to arrive or an answer to be read: dribbling holds no connection.
+
+    A client that has as many connections as it may gets an answer at once and no connection; a trusted proxy, which
+    carries many clients, may have any number.
+    """
+    share = Share(per_client, "connections open") if per_client is not None else None
 
     class Patient(H11Protocol):
         """A connection with a deadline for its next whole request, and for room to go on with an answer."""
 
         _deadline: asyncio.TimerHandle | None = None
         _stuck: asyncio.TimerHandle | None = None
+        _held_by: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            try:
+                self._take_place(transport)
+            except LimitError as error:
+                transport.write(_refusal(str(error)))
+                transport.close()
+                return
             self._expect(self._give_up)
+
+        def _take_place(self, transport: asyncio.Transport) -> None:
+            peer = _peer(transport)
+            if share is None or is_trusted(peer, trusted):
+                return
+            client = client_name(peer, (), ())
+            share.take(client)
+            self._held_by = client
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
@@ -72,6 +99,9 @@ def patient(seconds: float) -> type[H11Protocol]:
                 self._expect(self._give_up)
 
         def connection_lost(self, exc: Exception | None) -> None:
+            if share is not None and self._held_by is not None:
+                share.give(self._held_by)
+                self._held_by = None
             self._relax()
             self._flow()
             super().connection_lost(exc)
@@ -108,3 +138,20 @@ def patient(seconds: float) -> type[H11Protocol]:
                 self.transport.close()
 
     return Patient
+
+
+def _peer(transport: asyncio.Transport) -> str | None:
+    found = transport.get_extra_info("peername")
+    return str(found[0]) if isinstance(found, tuple) and found else None
+
+
+def _refusal(detail: str) -> bytes:
+    """An answer to a connection too many, whatever it was going to ask."""
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    body = {"type": "urn:chainfl:limit", "title": status.phrase, "status": status.value, "detail": detail}
+    data = json.dumps(body).encode()
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(data)}\r\n"
+        f"Retry-After: {RETRY_SECONDS}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + data

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from chainfl.errors import InputError
+from chainfl.limits import DEFAULT_LIMITS, Limits
+from services.audit_api.clients import IpNetwork, read_networks
 
 
 class ApiSettings(BaseSettings):
@@ -30,6 +32,48 @@ class ApiSettings(BaseSettings):
         default=10.0, gt=0, description="longest time a client may take to send its request"
     )
     connections: int = Field(default=500, ge=1, description="connections served at once; more are refused")
+    stale_seconds: float = Field(
+        default=300.0, gt=0, description="how long the chain may be out of reach before /health says failing"
+    )
+    streams_per_client: int = Field(default=8, ge=1, description="live streams of one client")
+    jobs_per_client: int = Field(
+        default=4, ge=1, description="audits, proofs and index checks of one client under way or waiting"
+    )
+    requests_per_client: int = Field(default=32, ge=1, description="requests of one client under way")
+    connections_per_client: int = Field(default=64, ge=1, description="connections of one client")
+    trusted_proxies: str = Field(
+        default="",
+        description="addresses or networks, by commas, whose X-Forwarded-For says who the client is; none without it",
+    )
+    max_parameters: int = Field(
+        default=DEFAULT_LIMITS.parameters,
+        ge=1,
+        description="parameters of a model that is audited; larger ones are listed only",
+    )
+    max_memory_mib: int = Field(
+        default=DEFAULT_LIMITS.memory >> 20, ge=1, description="MiB of models that one audit may hold"
+    )
+    max_tasks: int = Field(default=10_000, ge=1, description="tasks of the factory that are followed")
+    max_events: int = Field(default=500_000, ge=1, description="events of one task that are kept")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, text: str) -> str:
+        try:
+            read_networks(text)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @property
+    def limits(self) -> Limits:
+        """How large a task may be to be audited here."""
+        return Limits(self.max_parameters, self.max_memory_mib << 20)
+
+    @property
+    def proxies(self) -> tuple[IpNetwork, ...]:
+        """The proxies whose word on who the client is counts."""
+        return read_networks(self.trusted_proxies)
 
 
 def load_settings(flags: dict[str, Any]) -> ApiSettings:

@@ -1,6 +1,6 @@
 """Where the audit API hears of tasks: an `EventSource` tells their events with their places, reorgs included."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,10 +31,22 @@ class TaskLog:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a source knows at one moment: the newest block that counts, and a log per task."""
+    """What a source knows at one moment: up to which block it has read, and a log per task.
+
+    A task that is `unreadable` keeps the log it had; `skipped` are those beyond what the source may follow.
+    """
 
     block_number: int
     tasks: Mapping[Address, TaskLog] = field(default_factory=dict)
+    newest: int = 0
+    newest_time: int = 0
+    unreadable: Mapping[Address, str] = field(default_factory=dict)
+    skipped: int = 0
+
+    @property
+    def behind(self) -> int:
+        """Blocks that count and are not read yet."""
+        return max(0, self.newest - self.block_number)
 
 
 class EventSource(Protocol):
@@ -46,13 +58,21 @@ class EventSource(Protocol):
         ...
 
     def refresh(self) -> Snapshot:
-        """Read what is new and drop what is gone.
+        """Read what is new and drop what is gone; where there is much, a part of it.
 
         Raises:
             LedgerError: the chain cannot be read now.
         """
         ...
 
-    def block_hash(self, number: int) -> Digest | None:
-        """The hash of an EVM block; None where it cannot be had any more."""
+    def reread(self, tasks: Collection[Address]) -> None:
+        """Forget what was read of these tasks and read it again from their creation on; `refresh` then tells it.
+
+        Raises:
+            LedgerError: the chain cannot be read now; what was known stays.
+        """
+        ...
+
+    def mix_hash(self, number: int) -> Digest | None:
+        """The randomness of an EVM block; None where its header is not available any more."""
         ...

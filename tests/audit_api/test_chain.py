@@ -61,7 +61,7 @@ def test_a_round_on_a_chain_is_served_and_verified(task: ChainTask, tmp_path: Pa
         audit = client.get("/blocks/1/1/audit?wait=30").json()
 
     assert (block["outcome"], audit["verdict"]) == ("final", "ok")
-    assert [finding["number"] for finding in audit["findings"]] == list(range(1, 12))
+    assert [finding["number"] for finding in audit["findings"]] == list(range(1, 13))
     assert block["gas"] > 1_000_000
 
 

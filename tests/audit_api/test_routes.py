@@ -7,7 +7,7 @@ from chainfl.codec import merkle
 from services.audit_api import schemas
 from tests.audit_api.scene import LIE_AT, Scene
 
-LIAR, ACCOMPLICE = 5, 3
+LIAR, ACCOMPLICE = 3, 10
 
 
 def get(client: TestClient, path: str) -> dict[str, object]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from services.audit_api.app import create_app
 from services.audit_api.server import address_of, listen, make_server
 from services.audit_api.settings import ApiSettings
@@ -14,14 +16,22 @@ from tests.audit_api.scene import Scene
 @contextmanager
 def serving(made: Scene, folder: Path, **changes: object) -> Iterator[str]:
     """Serve a scene; answers the address of the dashboard."""
+    with serving_app(made, folder, **changes) as (url, _):
+        yield url
+
+
+@contextmanager
+def serving_app(made: Scene, folder: Path, **changes: object) -> Iterator[tuple[str, FastAPI]]:
+    """Serve a scene; answers the address of the dashboard, and the app behind it."""
     values: dict[str, object] = {"index": folder / "index.sqlite", "port": 0, "poll_seconds": 0.05} | changes
     settings = ApiSettings.model_validate(values)
-    server = make_server(create_app(made.source, made.net.store, settings), settings)
+    app = create_app(made.source, made.net.store, settings)
+    server = make_server(app, settings)
     with listen(settings) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
-            yield address_of(listener)
+            yield address_of(listener), app
         finally:
             server.should_exit = True
             thread.join(timeout=20)

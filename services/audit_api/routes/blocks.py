@@ -11,7 +11,15 @@ from fastapi.concurrency import run_in_threadpool
 
 from chainfl.errors import NotIndexedError
 from services.audit_api import schemas
-from services.audit_api.answers import RoundNumber, Services, ServicesDep, TaskName, address_of, reply
+from services.audit_api.answers import (
+    ClientDep,
+    RoundNumber,
+    Services,
+    ServicesDep,
+    TaskName,
+    address_of,
+    reply,
+)
 from services.audit_api.problems import documented
 
 router = APIRouter(prefix="/blocks/{task}/{round}", tags=["blocks"])
@@ -63,6 +71,7 @@ async def shares(request: Request, services: ServicesDep, task: TaskName, round:
 async def audit(
     request: Request,
     services: ServicesDep,
+    client: ClientDep,
     task: TaskName,
     round: RoundNumber,
     wait: Annotated[
@@ -71,7 +80,7 @@ async def audit(
 ) -> Response:
     """Redo the round from chain and blobs alone, or answer with the verdict on these very events."""
     name = address_of(services, task)
-    future = await run_in_threadpool(services.auditor.audit, name, round)
+    future = await run_in_threadpool(services.auditor.audit, name, round, client)
     done = await _within(future, wait)
     if done is None:
         running = await run_in_threadpool(services.auditor.running, name, round)
@@ -85,6 +94,7 @@ async def audit(
 async def proof(
     request: Request,
     services: ServicesDep,
+    client: ClientDep,
     task: TaskName,
     round: RoundNumber,
     leaf: Annotated[
@@ -96,8 +106,10 @@ async def proof(
 ) -> Response:
     """Merkle evidence of 64 parameters: of the model, the head, every update with a part, and what is wrong."""
     name = address_of(services, task)
-    future = await run_in_threadpool(services.auditor.evidence, name, round, leaf, attempt)
-    return reply(request, (await asyncio.wrap_future(future)).model_dump_json())
+    future = await run_in_threadpool(services.auditor.evidence, name, round, leaf, attempt, client)
+    # Shielded: a request that is given up must not cancel what others wait for, nor make room for more of the same.
+    done = await asyncio.shield(asyncio.wrap_future(future))
+    return reply(request, done.model_dump_json())
 
 
 async def _within(future: "Future[Result]", seconds: float) -> Result | None:

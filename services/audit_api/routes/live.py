@@ -2,46 +2,54 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from chainfl import __version__
 from services.audit_api import schemas
-from services.audit_api.answers import ServicesDep, reply
-from services.audit_api.live import Change
-from services.audit_api.problems import documented
+from services.audit_api.answers import ClientDep, ServicesDep, reply
+from services.audit_api.health import health_of
+from services.audit_api.live import Change, Hub
+from services.audit_api.problems import MEDIA_TYPE, RETRY_SECONDS, documented
 
 router = APIRouter(tags=["live"])
 HEARTBEAT_SECONDS = 15.0
 LONGEST_SECONDS = 3600.0
 
 
-@router.get("/health", response_model=schemas.Health, responses=documented(503))
-async def health(services: ServicesDep) -> schemas.Health:
-    """Whether the chain is heard, and how far it was read."""
-    standing = services.follower.standing
-    status = "behind" if standing.trouble else "ok" if standing.is_ready else "starting"
-    return schemas.Health.model_validate(
-        {
-            "status": status,
-            "chain_id": services.follower.chain_id,
-            "block_number": standing.block_number,
-            "tasks": services.index.task_count(),
-            "revision": standing.revision,
-            "version": __version__,
-            "detail": standing.trouble,
+@router.get(
+    "/health",
+    response_model=schemas.Health,
+    responses=documented(503)
+    | {
+        503: {
+            "description": "Failing; the body says why",
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Health"}},
+                MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}},
+            },
         }
-    )
+    },
+)
+async def health(services: ServicesDep) -> Response:
+    """Whether the chain is followed, how far behind this is, and which tasks cannot be read."""
+    found = health_of(services.follower, services.index, services.settings.stale_seconds)
+    headers = {"Cache-Control": "no-store"}
+    if found.status == "failing":
+        headers["Retry-After"] = str(RETRY_SECONDS)
+    status = HTTPStatus.SERVICE_UNAVAILABLE if found.status == "failing" else HTTPStatus.OK
+    return Response(found.model_dump_json(), status, headers, "application/json")
 
 
 @router.get("/index", response_model=schemas.IndexCheck, responses=documented(503))
-async def index(request: Request, services: ServicesDep) -> Response:
+async def index(request: Request, services: ServicesDep, client: ClientDep) -> Response:
     """Whether the index says what the chain's events give: every value that differs is found, the first are named."""
-    future = await run_in_threadpool(services.auditor.index_check)
+    future = await run_in_threadpool(services.auditor.index_check, client)
     done = await asyncio.shield(asyncio.wrap_future(future))
     return reply(request, done.model_dump_json())
 
@@ -60,6 +68,7 @@ async def index(request: Request, services: ServicesDep) -> Response:
 async def live(
     request: Request,
     services: ServicesDep,
+    client: ClientDep,
     task: Annotated[
         str | None, Query(pattern=r"^0x[0-9a-fA-F]{40}$", description="only changes of this task")
     ] = None,
@@ -68,16 +77,29 @@ async def live(
     ] = LONGEST_SECONDS,
 ) -> StreamingResponse:
     """Changes as they happen. A browser's EventSource comes back by itself when the stream ends."""
-    services.hub.check_room()
 
-    async def stream() -> AsyncIterator[str]:
-        with services.hub.listen() as queue:
-            revision = services.follower.standing.revision
-            yield f'id: {revision}\nevent: hello\ndata: {{"revision": {revision}}}\n\n'
-            async for message in _messages(request, queue, task, time.monotonic() + seconds):
-                yield message
+    async def stream(queue: "asyncio.Queue[Change | None]") -> AsyncIterator[str]:
+        revision = services.follower.standing.revision
+        yield f'id: {revision}\nevent: hello\ndata: {{"revision": {revision}}}\n\n'
+        async for message in _messages(request, queue, task, time.monotonic() + seconds):
+            yield message
 
-    return StreamingResponse(stream(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    return _Stream(services.hub, client, stream)
+
+
+class _Stream(StreamingResponse):
+    """A stream that has its place before its first byte is sent: a refusal is an answer of its own."""
+
+    def __init__(
+        self, hub: Hub, client: str, tell: Callable[["asyncio.Queue[Change | None]"], AsyncIterator[str]]
+    ) -> None:
+        super().__init__((), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._hub, self._client, self._tell = hub, client, tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._hub.listen(self._client) as queue:
+            self.body_iterator = self._tell(queue)
+            await super().__call__(scope, receive, send)
 
 
 async def _messages(
