@@ -13,6 +13,8 @@ from chainfl.errors import CidError, RecordError
 
 MAX_BYTES = 1 << 20  # IPFS nodes exchange blocks of up to 1 MiB without being asked twice
 MAX_DEPTH = 16
+MAX_VALUES = 1 << 16
+"""In one record, those within lists and maps included: 2^20 bytes could hold as many, and take seconds to read."""
 
 Value = None | bool | int | bytes | str | Cid | Sequence["Value"] | Mapping[str, "Value"]
 
@@ -31,6 +33,8 @@ def encode(value: Value) -> bytes:
     parts: list[bytes] = []
     _write(parts, value, "", 0)
     data = b"".join(parts)
+    if len(parts) > MAX_VALUES and _count(value) > MAX_VALUES:
+        raise RecordError(f"record of {_count(value)} values; at most {MAX_VALUES} are read")
     if len(data) > MAX_BYTES:
         raise RecordError(f"record of {len(data)} bytes; at most {MAX_BYTES} fit in one block")
     return data
@@ -61,6 +65,15 @@ def links(value: Value) -> Iterator[Cid]:
     elif isinstance(value, Sequence) and not isinstance(value, (bytes, str)):
         for item in value:
             yield from links(item)
+
+
+def _count(value: Value) -> int:
+    """How many values a value is made of, with itself."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_count, value.values()))
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, str)):
+        return 1 + sum(map(_count, value))
+    return 1
 
 
 def _key_order(key: str) -> tuple[int, bytes]:
@@ -133,6 +146,7 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.values = 0
 
     def refuse(self, why: str) -> NoReturn:
         raise RecordError(f"byte {self.at}: {why}; not canonical dag-cbor")
@@ -140,6 +154,9 @@ class _Reader:
     def value(self, depth: int) -> Value:
         if depth > MAX_DEPTH:
             self.refuse(f"nested more than {MAX_DEPTH} deep")
+        self.values += 1
+        if self.values > MAX_VALUES:
+            self.refuse(f"more than {MAX_VALUES} values")
         major, argument = self.head()
         if major == _UNSIGNED:
             return argument

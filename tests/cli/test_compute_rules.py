@@ -135,7 +135,7 @@ def test_the_draw_is_that_of_the_round() -> None:
     played = scene(config(max_updates=4), stakes=(1,) * 7)
     task = played.task
     weights: list[Json] = [[int(a.id), a.weight] for a in task.accounts.values()]
-    block = keccak256((1).to_bytes(32, "big"))
+    mix_hash = keccak256(task.round.draw_block.to_bytes(32, "big"))
     played.draw()
     drawn = played.task.round.drawn
     assert drawn is not None
@@ -145,14 +145,14 @@ def test_the_draw_is_that_of_the_round() -> None:
             "chain_id": task.chain_id,
             "task": "0x" + task.address.hex(),
             "round": 1,
-            "block_hash": "0x" + block.hex(),
+            "mix_hash": "0x" + mix_hash.hex(),
             "weights": weights,
             "committee_size": 3,
             "max_updates": 4,
         }
     )
 
-    assert answer["seed"] == "0x" + draw_seed(task.chain_id, task.address, 1, block).hex()
+    assert answer["seed"] == "0x" + draw_seed(task.chain_id, task.address, 1, mix_hash).hex()
     assert answer["committee"] == list(drawn.committee)
     assert answer["proposers"] == list(drawn.proposers)
     assert answer["workers"] == (None if drawn.workers is None else list(drawn.workers))

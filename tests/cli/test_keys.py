@@ -10,6 +10,7 @@ import pytest
 
 from chainfl.chain.keys import address_of, unlock
 from chainfl.cli import run
+from chainfl.errors import InputError
 
 
 @pytest.fixture
@@ -66,3 +67,37 @@ def test_nobody_to_ask_is_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "nobody is here to type a password: give --password-file" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kdf", "params", "message"),
+    [
+        ("scrypt", {"n": 1 << 30, "r": 8, "p": 1, "dklen": 32}, "opening it would take minutes"),
+        ("pbkdf2", {"c": 10**12, "dklen": 32, "prf": "hmac-sha256"}, "opening it would take minutes"),
+        ("pbkdf2", {"c": 1, "dklen": 1 << 40, "prf": "hmac-sha256"}, "opening it would take minutes"),
+        ("scrypt", {"n": "262144", "r": 8, "p": 1, "dklen": 32}, "not a keystore file"),
+        ("bcrypt", {}, "not a keystore file"),
+        ("pbkdf2", {"c": 1, "dklen": 32, "prf": "none", "salt": "00"}, "not a keystore file"),
+    ],
+)
+def test_a_keystore_that_asks_for_absurd_work_or_makes_no_sense_is_refused(
+    kdf: str, params: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "key.json"
+    file.write_text(json.dumps({"version": 3, "Crypto": {"KDF": kdf, "kdfparams": params}}))
+
+    with pytest.raises(InputError, match=message):
+        unlock(file, "secret")
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff", b"[1]", b"0.5", b"[" * 5000, b'{"address": 5}', b'{"address": "0x12"}']
+)
+def test_a_file_that_is_no_keystore_has_no_address(data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "key.json"
+    file.write_bytes(data)
+
+    with pytest.raises(InputError, match="keystore file"):
+        address_of(file)
+    with pytest.raises(InputError, match="not a keystore file"):
+        unlock(file, "secret")

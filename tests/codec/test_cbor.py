@@ -129,3 +129,13 @@ def test_links_are_listed_in_the_order_of_the_bytes() -> None:
     first, second, third = (Cid.raw(bytes([n]) * 32) for n in range(3))
 
     assert list(cbor.links({"bb": third, "a": [first, {"x": second}], "c": 1})) == [first, second, third]
+
+
+def test_a_record_of_more_values_than_any_has_is_neither_written_nor_read() -> None:
+    most = [0] * (cbor.MAX_VALUES - 1)
+
+    assert cbor.decode(cbor.encode(most)) == most
+    with pytest.raises(RecordError, match="65537 values"):
+        cbor.encode([*most, 0])
+    with pytest.raises(RecordError, match="more than 65536 values"):
+        cbor.decode(b"\x9a" + (0xFFFF0).to_bytes(4, "big") + b"\x80" * 0xFFFF0)

@@ -2,6 +2,7 @@ import gzip
 import json
 import lzma
 import struct
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -386,6 +387,42 @@ def test_own_data_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     (tmp_path / "noise.npz").write_bytes(bytes(range(100)))
     with pytest.raises(DataCorruptError, match="damaged, or holds Python objects"):
         datasets.load(f"npz:{tmp_path / 'noise.npz'}")
+
+
+def npy(shape: str, data: bytes, kind: str = "|u1") -> bytes:
+    """An .npy file that says what it likes of its shape."""
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (npy("(99999999999999, 2)", b"abc"), "3 bytes of data where its header asks for"),
+        (npy("(9999999999,)", b"", "|V0"), "0 bytes of data where its header asks for"),
+        (npy("(-4, -2)", bytes(8)), "not a usable .npz"),
+        (npy("(4, 2)", bytes(8), "|O"), "holds Python objects"),
+        (b"no array", "not a usable .npz"),
+        (npy("(300000000, 1)", bytes(300_000_000)), "more than 100 times as many; write it with np.savez"),
+    ],
+    ids=["claims", "nothing many times", "negative", "objects", "bytes", "bomb"],
+)
+def test_own_data_that_claims_or_unpacks_to_more_than_it_holds_is_refused(
+    tmp_path: Path, x: bytes, message: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "own.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", x)
+        archive.writestr("y.npy", npy("(4,)", bytes(32), "<i8"))
+
+    with pytest.raises(DataCorruptError, match=message):
+        datasets.load(f"npz:{tmp_path / 'own.npz'}")
+
+
+def test_own_data_too_large_for_float32_is_refused_without_a_warning(tmp_path: Path) -> None:
+    np.savez(tmp_path / "own.npz", x=np.full((4, 2), 1e300), y=Y)
+
+    with pytest.raises(DataCorruptError, match="too large"):
+        datasets.load(f"npz:{tmp_path / 'own.npz'}")
 
 
 def test_rows_outside_the_data_set_are_refused(digits: Dataset) -> None:

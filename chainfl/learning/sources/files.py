@@ -3,14 +3,20 @@
 import gzip
 import hashlib
 import lzma
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from chainfl.errors import DataCorruptError, DataMissingError
 from chainfl.learning.dataset import Array
+
+MAX_GROWTH = 100
+"""How many times its own size an .npz may unpack to, once that is more than `FREE_BYTES`: images reach about ten."""
+FREE_BYTES = 1 << 28
 
 
 def require(
@@ -66,15 +72,57 @@ def load_npz(path: Path) -> dict[str, Array]:
         DataCorruptError: it is not such a file.
     """
     try:
-        with path.open("rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise ValueError("it holds one bare array (.npy), not named ones")
-            return {name: arrays[name] for name in arrays.files}
+        if _starts_with(path, np.lib.format.MAGIC_PREFIX):
+            raise ValueError("it holds one bare array (.npy), not named ones")
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            _check_growth(members, path.stat().st_size)
+            names = [member.filename.removesuffix(".npy") for member in members]
+            if len(names) != len(set(names)):
+                raise ValueError("two of its arrays have the same name")
+            return {name: _read_member(archive, member) for name, member in zip(names, members, strict=True)}
     except Exception as problem:  # zipfile, zlib and struct raise their own for damaged archives
-        is_pickle = "pickle" in str(problem)  # numpy would advise to load it unsafely: never
-        why = "it is damaged, or holds Python objects instead of plain arrays" if is_pickle else problem
+        why: object = problem
+        if isinstance(problem, zipfile.BadZipFile):
+            why = "it is damaged, or holds Python objects instead of plain arrays"
         raise DataCorruptError(f"{path}: not a usable .npz file: {why}") from problem
+
+
+def _starts_with(path: Path, prefix: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(prefix)) == prefix
+
+
+def _check_growth(members: Sequence[zipfile.ZipInfo], packed: int) -> None:
+    """Refuse an archive that is made to fill the memory of whoever opens it."""
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > max(FREE_BYTES, MAX_GROWTH * packed):
+        raise ValueError(
+            f"its {packed} bytes unpack to {unpacked}, more than {MAX_GROWTH} times as many; "
+            "write it with np.savez, which does not compress"
+        )
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
+    """One array, after a look at its header: memory is taken only for as many bytes as there are."""
+    with archive.open(member) as file:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise ValueError(f"{member.filename} has format {version}, not 1.0 or 2.0")
+        found = member.file_size - file.tell()
+    if dtype.hasobject:
+        raise ValueError(f"{member.filename} holds Python objects, which are read by pickle only: never")
+    if not dtype.itemsize or prod(shape) * dtype.itemsize != found:
+        raise ValueError(
+            f"{member.filename} has {found} bytes of data where its header asks for {dtype}{shape}"
+        )
+    with archive.open(member) as file:
+        array: Array = np.lib.format.read_array(file, allow_pickle=False)
+        return array
 
 
 def digest(array: Array) -> str:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def read_idx(path: Path) -> Array:
     dtype, dimensions = TYPES[data[2]], data[3]
     expect(1 <= dimensions <= 3 and len(data) >= 4 + 4 * dimensions, path, "its header is cut short")
     shape = struct.unpack_from(f">{dimensions}I", data, 4)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = prod(shape) * dtype.itemsize
     found = len(data) - 4 - 4 * dimensions
     expect(found == size, path, f"{found} bytes of data where its header {list(shape)} asks for {size}")
     return np.frombuffer(data, dtype, offset=4 + 4 * dimensions).reshape(shape)

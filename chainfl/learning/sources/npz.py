@@ -46,7 +46,8 @@ def _convert(path: Path, name: str, array: Array) -> Array:
             )
         return array.astype(np.int64)
     if array.dtype.kind == "f":
-        array = array.astype(np.float32)
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
+            array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise DataCorruptError(f"{path}: {name} holds NaN, infinite or too large values")
     return np.ascontiguousarray(array)
