@@ -95,6 +95,12 @@ def pytest_tests(junit: Path) -> Callable[[int, str], Counts]:
     return count
 
 
+def mutants(code: int, output: str) -> Counts:
+    """The mutants of `scripts/mutants`, from its last line; one that survives is a failure."""
+    found = re.findall(r"^(\d+) caught, (\d+) survived$", output, re.MULTILINE)
+    return honest(code, Counts(*map(int, found[-1])) if found else Counts())
+
+
 def suite_counts(suite: ElementTree.Element) -> Counts:
     """The counts of one JUnit suite; an error in set-up or tear-down is a failure."""
     tests, failures, errors, skipped = (
@@ -117,6 +123,7 @@ def checks(depth: str, junit: Path, workers: int) -> list[Check]:
         lint("import layers", "lint", BIN / "lint-imports", "--no-logo"),
         *contract_checks(depth),
         Check("pytest", "python", pytest_command(depth, junit, workers), pytest_tests(junit), streams=True),
+        *mutant_checks(depth, workers),
     ]
 
 
@@ -136,6 +143,12 @@ def contract_checks(depth: str) -> list[Check]:
         lint("contract artifacts", "contracts", PYTHON, ROOT / "scripts" / "build_contracts.py", *fresh),
         Check("forge test", "contracts", test, forge_tests, CONTRACTS, streams=True),
     ]
+
+
+def mutant_checks(depth: str, workers: int) -> list[Check]:
+    """The tests of the tests: every planted bug has to be found. It takes as long as all the rest."""
+    command = (PYTHON, "-m", "scripts.mutation", "--workers", str(workers))
+    return [Check("mutants", "mutants", command, mutants, streams=True)] if depth == "deep" else []
 
 
 def pytest_command(depth: str, junit: Path, workers: int) -> tuple[str, ...]:
@@ -201,7 +214,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     depth = parser.add_mutually_exclusive_group()
     for name, what in (("fast", "the inner loop, under 3 minutes"), ("deep", "the long campaigns too")):
         depth.add_argument(f"--{name}", dest="depth", action="store_const", const=name, help=what)
-    parser.add_argument("--only", choices=("lint", "contracts", "python"), help="one group of checks")
+    parser.add_argument(
+        "--only", choices=("lint", "contracts", "python", "mutants"), help="one group of checks"
+    )
     parser.add_argument("--workers", type=int, default=2, help="pytest processes side by side (default 2)")
     parser.set_defaults(depth="default")
     return parser.parse_args(arguments)

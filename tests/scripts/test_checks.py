@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import checks
-from scripts.checks import Counts, forge_tests, honest, one, pytest_tests
+from scripts.checks import Counts, forge_tests, honest, mutants, one, pytest_tests
 
 FORGE = (
     "Ran 3 test suites in 1s: \x1b[32m41\x1b[0m tests passed, {failed} failed, 2 skipped (46 total tests)\n"
@@ -22,6 +22,12 @@ def test_a_lint_counts_as_one() -> None:
 def test_forge_counts_come_from_its_last_summary() -> None:
     assert forge_tests(1, FORGE.format(failed=3)) == Counts(41, 3, 2)
     assert str(forge_tests(0, FORGE.format(failed=0))) == "41 passed, 0 failed, 2 skipped"
+
+
+def test_a_mutant_that_survives_is_a_failure() -> None:
+    assert mutants(0, "py-a: found by roles\n12 caught, 0 survived\n") == Counts(passed=12)
+    assert mutants(1, "survivors: py-a\n11 caught, 1 survived\n") == Counts(passed=11, failed=1)
+    assert mutants(4, "mutants: a row does not fit\n") == Counts(failed=1)
 
 
 @pytest.mark.parametrize("counts", [Counts(), Counts(passed=12, skipped=1)])
@@ -71,3 +77,5 @@ def test_depths_select_more_and_more() -> None:
     assert "not slow and not deep" in checks.pytest_command("fast", Path("junit.xml"), 2)
     assert "not deep" in checks.pytest_command("default", Path("junit.xml"), 2)
     assert "-m" not in checks.pytest_command("deep", Path("junit.xml"), 2)[3:]
+    assert [check.name for check in checks.mutant_checks("deep", 2)] == ["mutants"]
+    assert checks.mutant_checks("default", 2) == []
