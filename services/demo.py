@@ -23,10 +23,10 @@ from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
 from chainfl.errors import LedgerError
+from chainfl.execution import floats, head_model
 from chainfl.protocol.events import LieProven, RoundEnded
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import earnings
-from chainfl.redo import floats, head_model
 from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
 from services.auditing import AuditedRound, audit, trace_task

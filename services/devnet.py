@@ -26,7 +26,7 @@ from chainfl.chain.keys import new_key, unlock
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.errors import InputError, LedgerError, ToolMissingError
-from chainfl.protocol.config import needed_accounts
+from chainfl.protocol.terms import needed_accounts
 from chainfl.store.directory import DirectoryStore
 from chainfl.tools import find
 from chainfl.types import Address

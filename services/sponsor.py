@@ -7,7 +7,9 @@ from chainfl.codec.records import Manifest
 from chainfl.codec.vector import encode
 from chainfl.errors import InputError
 from chainfl.ports import BlobStore
-from chainfl.protocol.config import (
+from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.rewards import PAID_CALLS
+from chainfl.protocol.terms import (
     MAX_COMMITTEE,
     MAX_FINDER_PART,
     MAX_LIVENESS_SLASH,
@@ -19,8 +21,6 @@ from chainfl.protocol.config import (
     Floors,
     check_config,
 )
-from chainfl.protocol.errors import BadConfigError
-from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.sim.terms import default_terms
 from chainfl.types import WAD, TaskConfig
 

@@ -6,7 +6,7 @@ from statistics import median
 
 from chainfl.codec.scores import ONE, ScoreKind
 from chainfl.protocol import events
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.protocol.tally import decoded_scores, score_kind
 from chainfl.protocol.views import revealed_vectors

@@ -10,9 +10,9 @@ from chainfl.codec.cid import Cid
 from chainfl.codec.records import Layout, Tensor
 from chainfl.codec.vector import encode
 from chainfl.errors import BlobNotFoundError, ModelTooLargeError
+from chainfl.execution import FetchOnce
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size, step_bytes
-from chainfl.protocol.config import Floors, check_config
-from chainfl.redo import FetchOnce
+from chainfl.protocol.terms import Floors, check_config
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import play_round
 from chainfl.types import Digest, Rule

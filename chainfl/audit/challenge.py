@@ -9,11 +9,11 @@ from chainfl.codec.commitments import finder_note
 from chainfl.codec.records import BlockNode
 from chainfl.codec.vector import Vector
 from chainfl.errors import VerificationError
+from chainfl.execution import fetch, head_model, model_by, next_model
 from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol.proof import Evidence, check_evidence, gather
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import claim_of, ordered_roots
-from chainfl.redo import fetch, head_model, model_by, next_model
 from chainfl.types import Digest
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from chainfl.protocol.events import DrawOpened, Event, RoundEnded
-from chainfl.protocol.replay import take
+from chainfl.protocol.fold import take
 from chainfl.protocol.state import Task
 from chainfl.types import Outcome
 

@@ -14,16 +14,16 @@ from chainfl.codec.records import BlockNode
 from chainfl.codec.scores import decode_scores
 from chainfl.codec.vector import Vector
 from chainfl.errors import StoreError, VerificationError
+from chainfl.execution import Fetch, FetchOnce, block_record, next_model
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.combine import squared_distances
 from chainfl.protocol.draw import draw_roles
-from chainfl.protocol.replay import take
+from chainfl.protocol.fold import take
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import as_flags, decide, score_kind
 from chainfl.protocol.views import ordered_roots
-from chainfl.redo import Fetch, FetchOnce, block_record, next_model
 from chainfl.types import Digest, Id, Outcome, Phase
 
 SIDE_BY_SIDE = 2

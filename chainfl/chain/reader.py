@@ -19,10 +19,10 @@ from chainfl.chain.rpc import check_chain, has_answered, name_of, outside
 from chainfl.chain.send import checksum, in_our_words
 from chainfl.codec.header import mix_hash
 from chainfl.errors import LedgerError, LedgerLieError, ProtocolError
-from chainfl.protocol.config import phase_seconds
 from chainfl.protocol.events import Event, PhaseEntered, TaskCreated
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task, new_task
+from chainfl.protocol.terms import phase_seconds
 from chainfl.types import Address, Digest, TaskConfig
 
 _SPAN = 2_000

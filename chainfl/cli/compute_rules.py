@@ -12,9 +12,8 @@ from chainfl.cli.inputs import Json, integer, integers, items, kind, octets, onl
 from chainfl.codec.commitments import draw_seed
 from chainfl.codec.scores import Scores, decode_scores, encode_scores, unavailable
 from chainfl.errors import InputError
-from chainfl.protocol import config as terms
 from chainfl.protocol import draw as drawing
-from chainfl.protocol import rewards, state
+from chainfl.protocol import rewards, state, terms
 from chainfl.protocol import tally as tallying
 from chainfl.protocol.shares import equal, head_share, krum
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Rule, Statistic, TaskConfig

@@ -15,11 +15,11 @@ from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
     from chainfl.sim.experiment import Experiment
-    from chainfl.sim.people import Engine
+    from chainfl.sim.population import Engine
     from chainfl.sim.run import RoundFacts
     from chainfl.sim.selfish import Course, Stage
     from chainfl.sim.selfish_dir import SelfishPlan
-    from chainfl.sim.setting import Setting
+    from chainfl.sim.simulation import Setting
 
 _Tick = Callable[["RoundFacts"], None]
 
@@ -148,7 +148,7 @@ def _simulate(
     as_json: bool,
 ) -> int:
     from chainfl.sim import rundir
-    from chainfl.sim.setting import set_up
+    from chainfl.sim.simulation import set_up
 
     with _engine(engine) as train:
         started = time.perf_counter()
@@ -161,7 +161,7 @@ def _simulate(
 
 def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
     from chainfl.sim import rundir, selfish_dir
-    from chainfl.sim.setting import set_up
+    from chainfl.sim.simulation import set_up
 
     selfish = selfish_dir.read_plan(folder)
     if selfish is not None:
@@ -315,7 +315,7 @@ def _blobs(folder: Path | None) -> Any:
 
 @contextmanager
 def _engine(name: str) -> Iterator["Engine"]:
-    from chainfl.sim.people import train_here
+    from chainfl.sim.population import train_here
 
     if name == "local":
         yield train_here

@@ -11,13 +11,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from chainfl.errors import ChainflError, LedgerLieError
-from chainfl.protocol import enrolment, events, moves, settlement, turns
+from chainfl.protocol import actions, enrolment, events, proposers, settlement
 from chainfl.protocol import round as rules
-from chainfl.protocol.config import UNITS_PER_MIN_STAKE, needed_accounts, phase_seconds
-from chainfl.protocol.places import enter
+from chainfl.protocol.guards import enter
+from chainfl.protocol.proposers import loses_head
 from chainfl.protocol.state import Call, Slashed, Task
 from chainfl.protocol.tally import as_set, decide, has_quorum
-from chainfl.protocol.turns import loses_head
+from chainfl.protocol.terms import UNITS_PER_MIN_STAKE, needed_accounts, phase_seconds
 from chainfl.protocol.views import revealed_vectors
 from chainfl.types import Address, Id, Phase, Slash
 
@@ -185,37 +185,37 @@ def _drawn(task: Task, event: events.Drawn) -> None:
 
 def _update_committed(task: Task, event: events.UpdateCommitted) -> None:
     copy, sender = _copy(task), _by_id(task, event.id)
-    moves.commit_update(copy, _in_time(task, sender), event.round, event.commitment)
+    actions.commit_update(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _update_revealed(task: Task, event: events.UpdateRevealed) -> None:
     copy, sender = _copy(task), _by_id(task, event.id)
     opened = (event.root, event.cid, event.samples, event.salt)
-    moves.reveal_update(copy, _in_time(task, sender), event.round, *opened)
+    actions.reveal_update(copy, _in_time(task, sender), event.round, *opened)
 
 
 def _scores_committed(task: Task, event: events.ScoresCommitted) -> None:
     copy, sender = _copy(task), _by_id(task, event.id)
-    moves.commit_scores(copy, _in_time(task, sender), event.round, event.commitment)
+    actions.commit_scores(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _scores_revealed(task: Task, event: events.ScoresRevealed) -> None:
     copy, sender = _copy(task), _by_id(task, event.id)
-    moves.reveal_scores(copy, _in_time(task, sender), event.round, event.scores, event.salt)
+    actions.reveal_scores(copy, _in_time(task, sender), event.round, event.scores, event.salt)
 
 
 def _proposed(task: Task, event: events.Proposed) -> None:
     _expect(task, event, task.round.proposal is None, "one proposal in an attempt")
     copy, sender = _copy(task), _by_id(task, event.id)
     posted = (event.model_root, event.block, event.shares)
-    moves.propose(copy, _in_time(task, sender), event.round, event.attempt, *posted)
+    actions.propose(copy, _in_time(task, sender), event.round, event.attempt, *posted)
 
 
 def _voted(task: Task, event: events.Voted) -> None:
     copy, sender, proposal = _copy(task), _by_id(task, event.id), task.round.proposal
     assert proposal is not None
     named = (proposal.model_root, proposal.block, proposal.shares_digest)
-    moves.vote(copy, _in_time(task, sender), event.round, event.attempt, *named, event.attests)
+    actions.vote(copy, _in_time(task, sender), event.round, event.attempt, *named, event.attests)
 
 
 def _lie_proven(task: Task, event: events.LieProven) -> None:
@@ -344,7 +344,7 @@ def _leave_convicted(task: Task, call: Call) -> None:
     missing = [id_ for id_, attests in round_.votes.items() if attests and id_ not in round_.convicted]
     if missing:
         raise LookupError(f"{missing[0]} attested a proven lie and is not convicted")
-    turns.next_proposer(task, call)
+    proposers.next_proposer(task, call)
 
 
 def _is_settled(task: Task) -> bool:
@@ -370,7 +370,7 @@ def _claimed(task: Task, event: events.Claimed) -> None:
 
 def _abandoned(task: Task, event: events.Abandoned) -> None:
     copy = _copy(task)
-    turns.abandon(copy, _in_time(task, task.sponsor))
+    proposers.abandon(copy, _in_time(task, task.sponsor))
     _same(task, event, copy.events[0])
 
 

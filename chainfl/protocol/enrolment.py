@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from chainfl.protocol import errors, events
-from chainfl.protocol.config import MAX_WEIGHT, needed_accounts, weight_of
-from chainfl.protocol.places import expect_round, expect_running
+from chainfl.protocol.guards import expect_round, expect_running
 from chainfl.protocol.state import Account, Call, Stakes, Task
+from chainfl.protocol.terms import MAX_WEIGHT, needed_accounts, weight_of
 from chainfl.protocol.views import trains
 from chainfl.types import Address, Id, Phase
 

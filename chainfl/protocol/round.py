@@ -10,8 +10,9 @@
     Challenge  advance  a majority attests at the end                        -> Final | Propose | Void
                prove    one wrong parameter convicts, the next in line       -> Propose | Void
 
-What participants do within the phases is in `moves`, who proposes and how a round ends in `turns`, who takes part in
-`enrolment`, the decision in `tally`, the money in `settlement`, the nouns in `state`, what can be asked in `views`.
+What participants do within the phases is in `actions`, what must hold before an action counts in `guards`, who proposes
+and how a round ends in `proposers`, who takes part in `enrolment`, the decision in `tally`, the money in `settlement`,
+the nouns in `state`, what can be asked in `views`.
 """
 
 from collections.abc import Sequence
@@ -23,11 +24,11 @@ from chainfl.protocol import draw as drawing
 from chainfl.protocol import errors, events
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import open_draw
-from chainfl.protocol.places import enter, expect_over, expect_phase, expect_round
+from chainfl.protocol.guards import enter, expect_over, expect_phase, expect_round
+from chainfl.protocol.proposers import drop_head, end_round, end_void, loses_head, next_proposer
 from chainfl.protocol.settlement import pay_caller, punish
 from chainfl.protocol.state import Call, Round, Stakes, Task
 from chainfl.protocol.tally import as_set, decide, is_target_reached
-from chainfl.protocol.turns import drop_head, end_round, end_void, loses_head, next_proposer
 from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, voters
 from chainfl.types import Digest, Outcome, Phase, Slash
 

@@ -7,11 +7,11 @@ only if nothing was raised. Balances of the contracts are kept, so that every we
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from chainfl.protocol import enrolment, errors, events, moves, settlement, stake, turns
+from chainfl.protocol import actions, enrolment, errors, events, proposers, settlement, stake
 from chainfl.protocol import round as rules
-from chainfl.protocol.config import Floors, check_config
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Call, Slashed, Task, new_task
+from chainfl.protocol.terms import Floors, check_config
 from chainfl.types import Address, Digest, Id, Slash, TaskConfig
 
 
@@ -144,7 +144,7 @@ class World:
     def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to an update."""
         draft, stakes = self._draft(task)
-        moves.commit_update(draft, call, round_, digest)
+        actions.commit_update(draft, call, round_, digest)
         self._keep(stakes.registry, draft)
 
     def reveal_update(
@@ -152,19 +152,19 @@ class World:
     ) -> None:
         """Open the commitment to an update."""
         draft, stakes = self._draft(task)
-        moves.reveal_update(draft, call, round_, root, cid, samples, salt)
+        actions.reveal_update(draft, call, round_, root, cid, samples, salt)
         self._keep(stakes.registry, draft)
 
     def commit_scores(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to scores."""
         draft, stakes = self._draft(task)
-        moves.commit_scores(draft, call, round_, digest)
+        actions.commit_scores(draft, call, round_, digest)
         self._keep(stakes.registry, draft)
 
     def reveal_scores(self, call: Call, task: Address, round_: int, scores: bytes, salt: Digest) -> None:
         """Open the commitment to scores."""
         draft, stakes = self._draft(task)
-        moves.reveal_scores(draft, call, round_, scores, salt)
+        actions.reveal_scores(draft, call, round_, scores, salt)
         self._keep(stakes.registry, draft)
 
     def tally(self, call: Call, task: Address, round_: int, vectors: Sequence[bytes]) -> None:
@@ -185,7 +185,7 @@ class World:
     ) -> None:
         """Post the next model."""
         draft, stakes = self._draft(task)
-        moves.propose(draft, call, round_, attempt, model_root, block, shares)
+        actions.propose(draft, call, round_, attempt, model_root, block, shares)
         self._keep(stakes.registry, draft)
 
     def vote(
@@ -201,13 +201,13 @@ class World:
     ) -> None:
         """Attest a proposal or object to it."""
         draft, stakes = self._draft(task)
-        moves.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
+        actions.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
         self._keep(stakes.registry, draft)
 
     def note_finding(self, call: Call, task: Address, note: Digest) -> None:
         """Seal a finding before showing it."""
         draft, stakes = self._draft(task)
-        moves.note_finding(draft, call, note)
+        actions.note_finding(draft, call, note)
         self._keep(stakes.registry, draft)
 
     def prove(
@@ -222,7 +222,7 @@ class World:
     ) -> None:
         """Show one wrong parameter."""
         draft, stakes = self._draft(task)
-        moves.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
+        actions.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
         received = stakes.registry.free.get(task, 0)
         if received:
             stake.withdraw(stakes.registry, task, received, task)
@@ -246,7 +246,7 @@ class World:
     def abandon(self, call: Call, task: Address) -> None:
         """End the task with the current round."""
         draft, stakes = self._draft(task)
-        turns.abandon(draft, call)
+        proposers.abandon(draft, call)
         self._keep(stakes.registry, draft)
 
     def refund(self, call: Call, task: Address) -> int:

@@ -6,9 +6,9 @@ published. docs/adr/0017-availability-and-io-budgets.md says how the numbers wer
 
 import time
 
-from chainfl.protocol.config import phase_seconds
+from chainfl.execution import Budget
 from chainfl.protocol.state import Task
-from chainfl.redo import Budget
+from chainfl.protocol.terms import phase_seconds
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from chainfl.blobs import name_model, put_model, put_record, within
 from chainfl.codec.vector import Vector
-from chainfl.redo import block_record, keep_parts, next_model
+from chainfl.execution import block_record, keep_parts, next_model
 from chainfl.roles.budget import io_budget
 from chainfl.roles.participant import Participant
 

@@ -28,12 +28,7 @@ from chainfl.errors import (
     StoreTimeoutError,
     VerificationError,
 )
-from chainfl.ports import Floats, SealedScores
-from chainfl.protocol.combine import squared_distances
-from chainfl.protocol.state import Proposal, Task
-from chainfl.protocol.tally import score_kind
-from chainfl.protocol.views import ordered_roots
-from chainfl.redo import (
+from chainfl.execution import (
     Budget,
     Kept,
     check_proposal,
@@ -43,6 +38,11 @@ from chainfl.redo import (
     keep_update,
     side_by_side,
 )
+from chainfl.ports import Floats, SealedScores
+from chainfl.protocol.combine import squared_distances
+from chainfl.protocol.state import Proposal, Task
+from chainfl.protocol.tally import score_kind
+from chainfl.protocol.views import ordered_roots
 from chainfl.roles.budget import has_time, io_budget
 from chainfl.roles.participant import Participant
 from chainfl.types import Digest, Phase, Rule

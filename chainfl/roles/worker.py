@@ -8,9 +8,9 @@ from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import commitment, worker_payload
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import ProtocolError, StoreError, VerificationError
+from chainfl.execution import before_head, floats, head_model, keep_head
 from chainfl.ports import SealedUpdate
 from chainfl.protocol.state import Task
-from chainfl.redo import before_head, floats, head_model, keep_head
 from chainfl.roles.budget import has_time, io_budget
 from chainfl.roles.participant import Participant
 from chainfl.types import Phase

@@ -12,7 +12,7 @@ from chainfl.learning.models import Flat
 from chainfl.ports import Ledger
 from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.network import Network, training
-from chainfl.sim.people import People
+from chainfl.sim.population import People
 from chainfl.types import Id
 
 

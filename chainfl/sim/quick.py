@@ -15,15 +15,15 @@ from chainfl.codec.commitments import commitment, keccak256, validator_payload, 
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores
 from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import ParameterRangeError
+from chainfl.execution import attested_shares
 from chainfl.learning.models import Flat
 from chainfl.protocol.combine import combine, combine_ranks, squared_distances
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
-from chainfl.redo import attested_shares
 from chainfl.sim.memory import MemoryLedger
 from chainfl.sim.network import Network
-from chainfl.sim.people import People
+from chainfl.sim.population import People
 from chainfl.types import Digest, Id, Phase
 
 _SALT = bytes(32)

@@ -28,18 +28,18 @@ from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
-from chainfl.protocol.config import Floors
-from chainfl.protocol.replay import take
+from chainfl.protocol.fold import take
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.faithful import Lesson, Pupil
+from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
-from chainfl.sim.people import Hostility, People
-from chainfl.sim.plain import pack, unpack
+from chainfl.sim.population import Hostility, People
 from chainfl.sim.terms import BUDGET
 from chainfl.types import WAD, Address, Id, Phase, TaskConfig
 

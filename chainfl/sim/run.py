@@ -9,13 +9,13 @@ from typing import Final
 
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.vector import Vector
+from chainfl.execution import head_model
 from chainfl.learning.evaluate import score_many
 from chainfl.protocol.state import Task
-from chainfl.redo import head_model
 from chainfl.sim.network import play_round
-from chainfl.sim.people import Hostility
+from chainfl.sim.population import Hostility
 from chainfl.sim.quick import Decoded, QuickNetwork
-from chainfl.sim.setting import Setting
+from chainfl.sim.simulation import Setting
 from chainfl.types import TOTAL, Id, Outcome, Phase
 
 WINDOW: Final = 30

@@ -16,11 +16,11 @@ from chainfl.errors import InputError
 from chainfl.protocol.stake import Registry
 from chainfl.protocol.state import Task
 from chainfl.sim.experiment import Experiment, as_plain, from_plain
-from chainfl.sim.plain import pack, unpack
+from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.run import RoundFacts, head_of
 from chainfl.sim.selfish import SelfishFacts
-from chainfl.sim.setting import TASK, Setting
+from chainfl.sim.simulation import TASK, Setting
 
 EXPERIMENT: Final = "experiment.json"
 METRICS: Final = "metrics.jsonl"

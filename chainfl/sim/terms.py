@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from chainfl.codec import merkle
-from chainfl.protocol.config import rule_minimum
+from chainfl.protocol.terms import rule_minimum
 from chainfl.sim.experiment import Experiment, parse_rule
 from chainfl.types import WAD, Digest, Rule, Statistic, TaskConfig
 

@@ -11,9 +11,9 @@ from typing import Protocol, cast
 from chainfl.blobs import within
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.errors import StoreError, VerificationError
+from chainfl.execution import names_to_keep
 from chainfl.ports import BlobStore
 from chainfl.protocol.state import Task
-from chainfl.redo import names_to_keep
 
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0

@@ -20,9 +20,9 @@ from chainfl.chain.reader import read_call, read_config
 from chainfl.chain.rpc import has_answered, outside
 from chainfl.codec.header import mix_hash
 from chainfl.errors import ChainflError, LedgerError
-from chainfl.protocol.config import Floors, check_config
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
+from chainfl.protocol.terms import Floors, check_config
 from chainfl.types import Address, Digest
 from services.audit_api.logs import Log, LogReader, one_line
 from services.audit_api.source import PlacedEvent, Snapshot, TaskLog

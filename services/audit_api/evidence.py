@@ -9,13 +9,13 @@ from chainfl.codec.cid import Cid
 from chainfl.codec.merkle import LEAF_PARAMETERS
 from chainfl.codec.records import BlockNode
 from chainfl.errors import InputError, NotIndexedError
+from chainfl.execution import fetch, head_model_cid
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol import proof as proving
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import claim_of
-from chainfl.redo import fetch, head_model_cid
 from chainfl.types import Digest, Id
 from services.audit_api import schemas
 from services.audit_api.words import hex_of, who

@@ -10,7 +10,7 @@ from chainfl.audit.history import LoggedEvent, PlayedRound
 from chainfl.codec.cid import Cid
 from chainfl.errors import VerificationError
 from chainfl.protocol import events
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
 from chainfl.types import WAD, Address, Id, Outcome, Phase
 from services.audit_api import schemas

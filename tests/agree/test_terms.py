@@ -1,4 +1,4 @@
-"""The bounds of a task's terms (tests/protocol/test_config.py), asked of the factory's bytecode too."""
+"""The bounds of a task's terms (tests/protocol/test_terms.py), asked of the factory's bytecode too."""
 
 from dataclasses import replace
 from functools import cache
@@ -8,7 +8,7 @@ import pytest
 from tests.agree.evm import Chain
 from tests.agree.twin import CHAIN_ID, Twin, new_twin
 from tests.protocol.scene import SPONSOR
-from tests.protocol.test_config import EDGES, FLOORS, Edge
+from tests.protocol.test_terms import EDGES, FLOORS, Edge
 
 ENCODABLE = [case for case in EDGES if case.bad < 2**64 or case.field != "max_samples"]
 """A word of 64 bits cannot say that there are more samples than it can count."""

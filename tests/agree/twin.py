@@ -9,13 +9,13 @@ from typing import Any, Final
 from chainfl.artifacts import load
 from chainfl.chain.abi import decode_log, decode_revert, functions
 from chainfl.codec.commitments import keccak256, roots_hash
-from chainfl.protocol.config import Floors
 from chainfl.protocol.enrolment import unbonding_seconds
 from chainfl.protocol.errors import BadProofError, RuleError
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.state import Call, Round, Task
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.views import earnings, ordered_roots
 from chainfl.protocol.world import World
 from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig

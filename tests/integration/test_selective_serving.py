@@ -17,11 +17,11 @@ from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.reader import TaskReader
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.scores import loss_score
+from chainfl.execution import floats
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import voters
-from chainfl.redo import floats
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty
 from chainfl.roles.validator import commit_scores, vote

@@ -11,10 +11,10 @@ from chainfl.codec.header import encode_header
 from chainfl.codec.scores import Scores, encode_scores
 from chainfl.codec.vector import Vector
 from chainfl.protocol.combine import combine, combine_ranks
-from chainfl.protocol.config import Floors
 from chainfl.protocol.proof import gather
 from chainfl.protocol.state import Call, Task
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.views import claim_of, ordered_roots, trains
 from chainfl.protocol.world import World
 from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, Statistic, TaskConfig

@@ -9,10 +9,10 @@ from chainfl.codec import merkle
 from chainfl.codec.commitments import finder_note, keccak256, validator_payload, worker_payload
 from chainfl.codec.scores import UNAVAILABLE, WORST_LOSS, ScoreKind, Scores, encode_scores
 from chainfl.protocol import errors, events
-from chainfl.protocol.config import weight_of
 from chainfl.protocol.draw import draw_roles
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.shares import softmax
+from chainfl.protocol.terms import weight_of
 from chainfl.protocol.views import ordered_roots, trains
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Phase, Rule, Slash, Statistic, TaskConfig
 from tests.protocol.scene import (

@@ -11,11 +11,11 @@ import pytest
 from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.cid import Cid
 from chainfl.errors import LedgerLieError
+from chainfl.execution import block_record, fetch
 from chainfl.protocol import events
 from chainfl.protocol.combine import combine
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
-from chainfl.redo import block_record, fetch
 from chainfl.roles import validator
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step

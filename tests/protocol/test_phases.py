@@ -7,7 +7,7 @@ import pytest
 from chainfl.codec import merkle
 from chainfl.codec.commitments import worker_payload
 from chainfl.protocol import errors
-from chainfl.protocol.config import weight_of
+from chainfl.protocol.terms import weight_of
 from chainfl.types import WAD, Address, Phase, Rule
 from tests.protocol.scene import ETHER, SALT, SPONSOR, STRANGER, Scene, address, config, enrol, scene
 

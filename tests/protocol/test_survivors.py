@@ -8,15 +8,15 @@ from chainfl.codec.commitments import finder_note
 from chainfl.codec.merkle import LEAF_PARAMETERS, prove
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores, unavailable
 from chainfl.protocol import errors
-from chainfl.protocol.config import MAX_WEIGHT, weight_of
 from chainfl.protocol.events import TaskCreated
+from chainfl.protocol.fold import fold
 from chainfl.protocol.proof import gather
-from chainfl.protocol.replay import fold
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.shares import equal, head_share
 from chainfl.protocol.stake import Allocation, Registry, deallocate, slash
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.terms import MAX_WEIGHT, weight_of
 from chainfl.protocol.views import claim_of, earnings
 from chainfl.types import TOTAL, WAD, Address, Id, Phase, Rule, Slash
 from tests.protocol.scene import ETHER, SALT, STRANGER, Scene, address, config, enrol, scene

@@ -10,8 +10,8 @@ import pytest
 from chainfl.blobs import NamedModel, name_model, put_model, put_record
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import BlockNode, Member, ModelNode
+from chainfl.execution import block_record, next_model
 from chainfl.protocol.views import voters
-from chainfl.redo import block_record, next_model
 from chainfl.roles.validator import vote
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, play_round, scoring, training

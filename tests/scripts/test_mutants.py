@@ -29,7 +29,7 @@ def test_there_are_mutants_of_many_kinds_in_every_part() -> None:
     assert len(PYTHON) >= 30
     assert len({each.kind for each in (*CONTRACTS, *PYTHON)}) >= 15
     parts = {name.split("/")[0] for name in table.files_of(PYTHON)}
-    assert parts == {"protocol", "roles", "redo.py"}
+    assert parts == {"protocol", "roles", "execution.py"}
 
 
 @pytest.mark.parametrize("file", table.files_of(CONTRACTS))

@@ -11,12 +11,12 @@ from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
 from chainfl.errors import BlobNotFoundError, LedgerError
+from chainfl.execution import block_record, model_by, next_model
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import WrongPhaseError
 from chainfl.protocol.events import Convicted, LieProven
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.shares import equal
-from chainfl.redo import block_record, model_by, next_model
 from chainfl.sim.memory import MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, scoring, training
 from chainfl.types import TOTAL, Address, Digest, Phase, Rule

@@ -11,7 +11,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Layout, Tensor
 from chainfl.codec.vector import encode
 from chainfl.ports import Floats
-from chainfl.protocol.config import Floors
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore

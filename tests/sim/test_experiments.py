@@ -9,13 +9,13 @@ import pytest
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import record_layout
-from chainfl.protocol.config import Floors, check_config
+from chainfl.protocol.terms import Floors, check_config
 from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
-from chainfl.sim.plain import pack, unpack
+from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.presets import PRESETS, preset
 from chainfl.sim.run import RoundFacts, has_settled, play, summary
-from chainfl.sim.setting import Setting, set_up
+from chainfl.sim.simulation import Setting, set_up
 from chainfl.sim.terms import BUDGET, terms_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule

@@ -6,8 +6,8 @@ import pytest
 from chainfl.audit.history import LoggedEvent, rounds
 from chainfl.audit.verify import Verdict, check_round
 from chainfl.codec.vector import Vector
+from chainfl.execution import floats, head_model
 from chainfl.protocol.events import Convicted, Drawn, TaskCreated
-from chainfl.redo import floats, head_model
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Address, Outcome, Phase, Rule
 from tests.sim.network import network

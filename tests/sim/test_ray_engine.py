@@ -10,7 +10,7 @@ from chainfl.learning.train import Recipe
 from chainfl.sim.experiment import Experiment
 from chainfl.sim.ray_engine import ray_engine
 from chainfl.sim.run import play
-from chainfl.sim.setting import set_up
+from chainfl.sim.simulation import set_up
 
 SCENE = Experiment(
     participants=10,

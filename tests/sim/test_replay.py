@@ -18,8 +18,8 @@ from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer
-from chainfl.protocol.config import Floors
 from chainfl.protocol.events import Drawn
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore

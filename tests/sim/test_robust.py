@@ -7,7 +7,7 @@ import pytest
 from chainfl.learning.train import Recipe
 from chainfl.sim.experiment import Experiment
 from chainfl.sim.run import LAST, RoundFacts, play
-from chainfl.sim.setting import set_up
+from chainfl.sim.simulation import set_up
 
 SCENE = Experiment(
     partition="dirichlet:lambda=1",

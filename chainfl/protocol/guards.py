@@ -1,8 +1,8 @@
 """Places and times: what must hold before an action counts, and how a phase is entered (docs/protocol.md 5)."""
 
 from chainfl.protocol import errors, events
-from chainfl.protocol.config import phase_seconds
 from chainfl.protocol.state import Account, Call, Task
+from chainfl.protocol.terms import phase_seconds
 from chainfl.protocol.views import is_over
 from chainfl.types import Phase
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from chainfl.codec.merkle import depth
-from chainfl.protocol.config import (
+from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.terms import (
     Floors,
     check_config,
     needed_accounts,
@@ -14,7 +15,6 @@ from chainfl.protocol.config import (
     rule_minimum,
     weight_of,
 )
-from chainfl.protocol.errors import BadConfigError
 from chainfl.types import WAD, Phase, Rule, TaskConfig
 from tests.protocol.scene import ETHER, SPONSOR, config, scene
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from chainfl.protocol import cross_check, events
 from chainfl.protocol import draw as drawing
+from chainfl.protocol.actions import forget_absence
 from chainfl.protocol.enrolment import MOST_MISSED
-from chainfl.protocol.moves import forget_absence
+from chainfl.protocol.proposers import begin_next, drop_head, hand_over, loses_head, remember
 from chainfl.protocol.round import set_order
 from chainfl.protocol.settlement import worker_pay
 from chainfl.protocol.state import Account, Pay, Proposal, Scores, Task, Update
 from chainfl.protocol.tally import as_flags, decide, has_quorum, is_target_reached
-from chainfl.protocol.turns import begin_next, drop_head, hand_over, loses_head, remember
 from chainfl.types import Outcome, Phase
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chainfl.protocol.events import TaskCreated
-from chainfl.protocol.replay import fold
+from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
 from chainfl.types import Phase, Rule
 from tests.protocol.scene import SPONSOR, STRANGER, Scene, config, scene

@@ -18,14 +18,14 @@ from chainfl.learning.models import initial_flat
 from chainfl.learning.partition import partition
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
-from chainfl.protocol.config import Floors
 from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.experiment import Experiment
 from chainfl.sim.faithful import FaithfulNetwork, Lesson, Pupil
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
-from chainfl.sim.people import Engine, Hostility, People, train_here
+from chainfl.sim.population import Engine, Hostility, People, train_here
 from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.terms import BUDGET, ETHER, terms_of
 from chainfl.types import Address, Id, TaskConfig

@@ -2,7 +2,7 @@
 
 from chainfl.protocol import errors, events
 from chainfl.protocol.enrolment import open_if_enough
-from chainfl.protocol.places import enter, expect_running
+from chainfl.protocol.guards import enter, expect_running
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Call, OlderHead, Round, Task
 from chainfl.protocol.views import voters

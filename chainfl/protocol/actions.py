@@ -7,11 +7,11 @@ from chainfl.codec.commitments import commitment, finder_note, validator_payload
 from chainfl.protocol import errors, events
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
-from chainfl.protocol.places import acting, enter, expect_attempt, expect_phase, expect_round
+from chainfl.protocol.guards import acting, enter, expect_attempt, expect_phase, expect_round
 from chainfl.protocol.proof import Evidence, check_evidence
+from chainfl.protocol.proposers import next_proposer
 from chainfl.protocol.state import NOBODY, Account, Call, Proposal, Scores, Stakes, Task, Update
 from chainfl.protocol.tally import decoded_scores
-from chainfl.protocol.turns import next_proposer
 from chainfl.protocol.views import claim_of, may_score, ordered_roots, trains
 from chainfl.types import Digest, Phase, Slash
 
