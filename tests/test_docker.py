@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from services.node.settings import NodeSettings
+from chainfl.node.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()

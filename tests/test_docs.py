@@ -9,7 +9,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from chainfl.cli.app import cli
-from services.node.settings import NodeSettings
+from chainfl.node.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])

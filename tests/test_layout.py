@@ -44,7 +44,7 @@ def foreign_imports(path: Path) -> set[str]:
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names.add(node.module.split(".")[0])
-    return {name for name in names if name not in sys.stdlib_module_names} - {"chainfl", "services"}
+    return {name for name in names if name not in sys.stdlib_module_names} - {"chainfl"}
 
 
 def test_every_dependency_has_its_line_in_the_page_and_no_other_has() -> None:
@@ -60,7 +60,7 @@ def test_every_dependency_but_torch_and_ray_is_pinned() -> None:
     assert "torch" not in constraints(), "a pin of torch would replace the one that is there"
 
 
-@pytest.mark.parametrize("folder", ["chainfl", "services"])
+@pytest.mark.parametrize("folder", ["chainfl"])
 def test_what_the_package_imports_it_also_declares(folder: str) -> None:
     provided = metadata.packages_distributions()
 

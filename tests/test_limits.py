@@ -12,12 +12,12 @@ from chainfl.codec.vector import encode
 from chainfl.errors import BlobNotFoundError, ModelTooLargeError
 from chainfl.execution import FetchOnce
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size, step_bytes
+from chainfl.node.wiring import check_task
 from chainfl.protocol.terms import Floors, check_config
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import play_round
 from chainfl.types import Digest, Rule
-from services.auditing import audit_round
-from services.node.wiring import check_task
+from chainfl.workflows.audit import audit_round
 from tests.protocol.scene import config
 from tests.sim.network import D, network
 

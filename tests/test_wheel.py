@@ -49,8 +49,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_carries_what_it_needs_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
 
-    assert {"chainfl/py.typed", "chainfl/cli/app.py", "services/__init__.py"} <= set(names)
-    assert [name for name in names if name.startswith(("tests", "scripts", "contracts"))] == []
+    assert {"chainfl/py.typed", "chainfl/cli/app.py", "chainfl/api/static/index.html"} <= set(names)
+    assert [name for name in names if name.startswith(("tests", "scripts", "contracts", "services"))] == []
 
 
 def test_the_installed_command_prints_its_version(installed: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Keys: an encrypted keystore file (Web3 Secret Storage) and a signer that never shows what it holds."""
 
+import getpass
 import json
 import os
 from math import prod
@@ -122,3 +123,34 @@ def _small(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {str(name).lower(): _small(each) for name, each in value.items()}
+
+
+def read_password(path: Path | None, *, is_new: bool = False) -> str:
+    """The first line of a password file, or what is typed; a new one is typed twice and not empty.
+
+    Raises:
+        InputError: there is none, or the two differ.
+    """
+    password = _typed(is_new) if path is None else _first_line(path)
+    if is_new and not password:
+        raise InputError("an empty password protects nothing: give another")
+    return password
+
+
+def _typed(twice: bool) -> str:
+    try:
+        password = getpass.getpass("keystore password: ")
+        if twice and getpass.getpass("the same again: ") != password:
+            raise InputError("the two passwords differ: nothing was written")
+    except EOFError:
+        raise InputError("nobody is here to type a password: give --password-file") from None
+    return password
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()[0]
+    except OSError as error:
+        raise InputError(f"password file {path}: {error.strerror}") from None
+    except IndexError:
+        raise InputError(f"password file {path} is empty") from None

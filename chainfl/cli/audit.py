@@ -26,7 +26,7 @@ from chainfl.limits import Limits
 from chainfl.report import narrate, report
 
 if TYPE_CHECKING:
-    from services.auditing import AuditedRound
+    from chainfl.workflows.audit import AuditedRound
 
 
 @click.group(epilog="Example: chainfl audit verify --task 0x… --store dir:./store --all")
@@ -65,7 +65,7 @@ def export(
 ) -> int:
     """Write evidence and blobs of settled rounds to one file, for an audit that needs no network."""
     from chainfl.store.address import open_store
-    from services.bundles import export_bundle
+    from chainfl.workflows.bundle import export_bundle
 
     _one_of(number, every)
     started = time.perf_counter()
@@ -213,7 +213,7 @@ def _expect_sense(bundle: bool, block_hash: bool, challenge: bool, send: bool, k
 
 def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object], bool]:
     from chainfl.store.address import open_store
-    from services.auditing import audit as redo
+    from chainfl.workflows.audit import audit as redo
 
     reader = open_reader(connect(online.rpc_url, online.chain_id), online.task, online.from_block)
     audited = list(redo(reader, open_store(online.store), number, online.limits))
@@ -225,7 +225,7 @@ def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object
 def _verify_bundle(
     path: Path, block_hash: str | None, task: str | None, number: int | None, limits: Limits
 ) -> tuple[dict[str, object], bool]:
-    from services.bundles import verify_bundle
+    from chainfl.workflows.bundle import verify_bundle
 
     trusted = _parse_hash(path, block_hash)
     about = parse_address(task) if task is not None else None
@@ -272,8 +272,8 @@ def _challenge(
     from chainfl.chain.ledger import ChainLedger
     from chainfl.store.address import open_store
     from chainfl.types import Phase
-    from services.auditing import audit_round, played_rounds
-    from services.challenging import challenge_standing, past_challenge
+    from chainfl.workflows.audit import audit_round, played_rounds
+    from chainfl.workflows.challenge import challenge_standing, past_challenge
 
     connection = connect(online.rpc_url, online.chain_id)
     reader, store = open_reader(connection, online.task, online.from_block), open_store(online.store)

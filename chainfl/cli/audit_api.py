@@ -60,19 +60,19 @@ def serve(
     What the chain says of its tasks, and whether it is true: JSON for machines, pages for people; read-only.
     """
     try:
-        from services.audit_api.app import create_app
-        from services.audit_api.server import address_of, listen, make_server
+        from chainfl.api.app import create_app
+        from chainfl.api.server import address_of, listen, make_server
     except ImportError as error:
         from chainfl.errors import ToolMissingError
 
         raise ToolMissingError(f"{error.name} is not installed: pip install 'chainfl[api]'") from None
+    from chainfl.api.chain import ChainSource
+    from chainfl.api.settings import load_settings
+    from chainfl.logs import set_up_logs
     from chainfl.store.address import open_store
-    from services.audit_api.chain import ChainSource
-    from services.audit_api.settings import load_settings
-    from services.logs import set_up_logs
 
     if devnet is not None:
-        from services.devnet import load_devnet
+        from chainfl.devnet.processes import load_devnet
 
         net = load_devnet(devnet)
         rpc_url, chain_id, factory = net.rpc_url, net.chain_id, factory or net.factory

@@ -11,9 +11,9 @@ from chainfl.cli.output import print_table
 from chainfl.report import Report
 
 if TYPE_CHECKING:
-    from services.auditing import AuditedRound
-    from services.bundles import BundleAudit
-    from services.challenging import ChallengePlan
+    from chainfl.workflows.audit import AuditedRound
+    from chainfl.workflows.bundle import BundleAudit
+    from chainfl.workflows.challenge import ChallengePlan
 
 _ETHER = 10**18
 

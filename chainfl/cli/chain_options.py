@@ -175,8 +175,7 @@ def connect(rpc_url: str, chain_id: int | None) -> Connection:
 
 def open_signer(keystore: Path, password_file: Path | None) -> "LocalSigner":
     """Unlock a key."""
-    from chainfl.chain.keys import unlock
-    from services.node.wiring import read_password
+    from chainfl.chain.keys import read_password, unlock
 
     return unlock(keystore, read_password(password_file))
 

@@ -30,7 +30,7 @@ def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
     """Train with 12 participants on a chain of this machine, catch a lying miner, audit every round."""
     import time
 
-    from services.demo import run_demo
+    from chainfl.devnet.demo import run_demo
 
     started = time.perf_counter()
     result = run_demo(rule, rounds, narrate, home=home, keep=home is not None)

@@ -38,8 +38,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
     """Start anvil, deploy, fund, make keys, and start a process for each participant."""
     from chainfl.chain.keys import address_of
     from chainfl.chain.rpc import open_rpc
-    from chainfl.sim.replay import DEVNET_SEED, participants_of
-    from services.devnet import (
+    from chainfl.devnet.processes import (
         Devnet,
         Person,
         clear,
@@ -53,7 +52,8 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         stop,
         write_guest,
     )
-    from services.sponsor import ETHER, Terms
+    from chainfl.sim.replay import DEVNET_SEED, participants_of
+    from chainfl.workflows.sponsor import ETHER, Terms
 
     folder = home.resolve()
     clear(folder)
@@ -94,7 +94,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
 @json_option
 def status(home: Path, as_json: bool) -> int:
     """Say what runs."""
-    from services.devnet import load_devnet
+    from chainfl.devnet.processes import load_devnet
 
     net = load_devnet(home)
     running = {name: net.runs(name) for name in net.processes}
@@ -114,7 +114,7 @@ def status(home: Path, as_json: bool) -> int:
 @json_option
 def down(home: Path, as_json: bool) -> int:
     """End exactly what `up` started; files stay."""
-    from services.devnet import load_devnet, stop
+    from chainfl.devnet.processes import load_devnet, stop
 
     ended = stop(load_devnet(home))
     return finish(

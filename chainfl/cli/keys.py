@@ -23,9 +23,8 @@ def keys() -> None:
 @json_option
 def new(file: Path, password_file: Path | None, as_json: bool) -> int:
     """Make a key and keep it encrypted in FILE, which must not exist yet."""
-    from chainfl.chain.keys import new_key
+    from chainfl.chain.keys import new_key, read_password
     from chainfl.chain.send import checksum
-    from services.node.wiring import read_password
 
     address = checksum(new_key(file, read_password(password_file, is_new=True)))
     return finish(report("keys-new", {"address": address, "file": str(file)}), as_json, _show)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from chainfl.cli.chain_options import joined
-from services.node.settings import NodeSettings
+from chainfl.node.settings import NodeSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,12 +63,12 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
 
     Settings are flags over environment (CHAINFL_RPC_URL for --rpc-url, …) over the file of --settings.
     """
+    from chainfl.logs import set_up_logs
+    from chainfl.node.loop import persist, serve
+    from chainfl.node.settings import load_settings
+    from chainfl.node.status import Status, serve_status
+    from chainfl.node.wiring import build_node, meet, open_key
     from chainfl.roles.turn import Duty
-    from services.logs import set_up_logs
-    from services.node.serve import persist, serve
-    from services.node.settings import load_settings
-    from services.node.status import Status, serve_status
-    from services.node.wiring import build_node, meet, open_key
 
     chosen = load_settings(flags, settings)
     set_up_logs(as_json=chosen.json_logs, level=chosen.log_level)

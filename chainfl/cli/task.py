@@ -91,7 +91,7 @@ def create(
     from chainfl.chain.reader import read_call
     from chainfl.chain.send import checksum
     from chainfl.store.address import open_store
-    from services.sponsor import Terms, check_terms, prepare_task, with_changes
+    from chainfl.workflows.sponsor import Terms, check_terms, prepare_task, with_changes
 
     connection = connect(rpc_url, chain_id)
     sender = open_sender(connection, keystore, password_file)
@@ -174,7 +174,7 @@ def trace(
 ) -> int:
     """Tell a task's rounds as data: terms, seeds, stakes, who acted, each attempt's outcome, model roots."""
     from chainfl.store.address import open_store
-    from services.auditing import trace_task
+    from chainfl.workflows.audit import trace_task
 
     started = time.perf_counter()
     reader = open_reader(connect(rpc_url, chain_id), task, from_block)

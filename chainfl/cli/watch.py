@@ -48,11 +48,11 @@ def watch(
     from chainfl.chain.ledger import ChainLedger
     from chainfl.chain.send import Sender, SendSettings
     from chainfl.limits import Limits, check_size
+    from chainfl.logs import set_up_logs
+    from chainfl.node.loop import persist
+    from chainfl.node.status import Status
+    from chainfl.node.watcher import Watcher, watch_task
     from chainfl.store.address import open_store
-    from services.logs import set_up_logs
-    from services.node.serve import persist
-    from services.node.status import Status
-    from services.node.watch import Watcher, watch_task
 
     set_up_logs(as_json=json_logs)
     signer, address, blobs = open_signer(keystore, password_file), parse_address(task), open_store(store)

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import httpx
 
+from chainfl.api.app import create_app
+from chainfl.api.server import make_server
+from chainfl.api.settings import ApiSettings
+from chainfl.api.source import EventSource, Snapshot
 from chainfl.protocol.events import RoundEnded
 from chainfl.report import Report, bar, narrate, report
 from chainfl.types import Address
 from scripts.benches._command import bench_parser, plain_table, show
-from services.audit_api.app import create_app
-from services.audit_api.server import make_server
-from services.audit_api.settings import ApiSettings
-from services.audit_api.source import EventSource, Snapshot
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # the network in memory belongs to the tests
@@ -83,7 +83,7 @@ class Unrolling:
 
 def serve(fd: int) -> int:
     """Serve a history that goes on, on a socket that is open already."""
-    from tests.audit_api.scene import play_plain, scene
+    from tests.api.scene import play_plain, scene
 
     made = scene(rounds=1_000)
     for _ in range(ROUNDS + MORE_ROUNDS):

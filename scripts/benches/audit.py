@@ -37,8 +37,8 @@ from chainfl.roles.participant import Participant
 from chainfl.sim.memory import MemoryJournal
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
+from chainfl.workflows.audit import audit_round, played_rounds
 from scripts.benches._command import bench_parser, plain_table, show
-from services.auditing import audit_round, played_rounds
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # the chain with everybody on it belongs to the tests

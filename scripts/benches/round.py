@@ -25,6 +25,16 @@ from websockets.sync.client import connect
 
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
+from chainfl.devnet.processes import (
+    Devnet,
+    Person,
+    enrol,
+    make_keys,
+    open_task,
+    start_anvil,
+    start_node,
+    stop,
+)
 from chainfl.errors import DataMissingError, LedgerError
 from chainfl.learning.datasets import load
 from chainfl.protocol import events
@@ -32,10 +42,9 @@ from chainfl.report import Report, bar, narrate, report
 from chainfl.sim.replay import Holder, read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
+from chainfl.workflows.audit import trace_task
+from chainfl.workflows.sponsor import ETHER, Terms
 from scripts.benches._command import bench_parser, show
-from services.auditing import trace_task
-from services.devnet import Devnet, Person, enrol, make_keys, open_task, start_anvil, start_node, stop
-from services.sponsor import ETHER, Terms
 
 PARTICIPANTS, COMMITTEE, EPOCHS, SAMPLES = 12, 3, 4, 2_000
 HELD_OUT = 222

@@ -8,13 +8,13 @@ from pathlib import Path
 from chainfl.chain.keys import new_key
 from chainfl.chain.ledger import ChainLedger
 from chainfl.codec.vector import Vector
+from chainfl.devnet.processes import CHAIN_ID, fund
 from chainfl.protocol.views import voters
 from chainfl.roles.miner import propose
 from chainfl.roles.turn import Duty, next_step
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Address, Phase, Rule
-from services.bundles import ExportedBundle, export_bundle
-from services.devnet import CHAIN_ID, fund
+from chainfl.workflows.bundle import ExportedBundle, export_bundle
 from tests.integration.chain import ChainTask, Devchain, devchain, open_task
 from tests.protocol.scene import ETHER
 

@@ -20,12 +20,12 @@ from chainfl.chain.rpc import open_rpc
 from chainfl.cli.app import run
 from chainfl.codec import car, cbor, rlp
 from chainfl.codec.cid import Cid, Codec
+from chainfl.devnet.processes import CHAIN_ID
 from chainfl.errors import BundleError, InputError, LedgerError, StoreError, VerificationError
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Address, Outcome, Phase
-from services.auditing import AuditedRound, audit
-from services.bundles import export_bundle, verify_bundle
-from services.devnet import CHAIN_ID
+from chainfl.workflows.audit import AuditedRound, audit
+from chainfl.workflows.bundle import export_bundle, verify_bundle
 from tests.audit.scene import History
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"

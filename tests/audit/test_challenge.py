@@ -12,7 +12,7 @@ from chainfl.chain.contracts import bonded_stake, free_stake
 from chainfl.chain.keys import address_of
 from chainfl.cli.app import run
 from chainfl.protocol.events import Convicted, LieProven
-from services.challenging import challenge_standing
+from chainfl.workflows.challenge import challenge_standing
 from tests.audit.scene import LIE_AT, History
 from tests.protocol.scene import ETHER
 

@@ -14,10 +14,10 @@ from chainfl.audit.evidence import may_hold, read_header
 from chainfl.chain import evidence
 from chainfl.codec import rlp
 from chainfl.codec.commitments import keccak256
+from chainfl.devnet.processes import CHAIN_ID
 from chainfl.errors import LedgerError, VerificationError
 from chainfl.types import Address
-from services.bundles import export_bundle
-from services.devnet import CHAIN_ID
+from chainfl.workflows.bundle import export_bundle
 from tests.audit.scene import History
 
 Lie = Callable[[str, Any, Any], Any]

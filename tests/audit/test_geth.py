@@ -16,7 +16,7 @@ from chainfl.codec import merkle
 from chainfl.codec.vector import encode
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import Rule
-from services.bundles import export_bundle, verify_bundle
+from chainfl.workflows.bundle import export_bundle, verify_bundle
 from tests.integration.chain import geth
 from tests.integration.test_deploy import sender_of
 from tests.protocol.scene import ETHER, config

@@ -14,7 +14,7 @@ from chainfl.errors import BlobNotFoundError
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Outcome, Rule
-from tests.audit_api.scene import play_lie, play_plain, play_silence, play_void
+from tests.api.scene import play_lie, play_plain, play_silence, play_void
 from tests.sim.network import network
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from chainfl.chain.contracts import free_stake
 from chainfl.chain.keys import address_of
+from chainfl.devnet.processes import free_port
 from chainfl.protocol.events import LieProven
-from services.devnet import free_port
 from tests.audit.scene import LIE_AT, History
 from tests.processes import await_that
 

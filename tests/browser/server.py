@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from services.audit_api.app import create_app
-from services.audit_api.server import address_of, listen, make_server
-from services.audit_api.settings import ApiSettings
-from tests.audit_api.scene import Scene
+from chainfl.api.app import create_app
+from chainfl.api.server import address_of, listen, make_server
+from chainfl.api.settings import ApiSettings
+from tests.api.scene import Scene
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from chainfl.protocol.events import Convicted
 from chainfl.types import Id, Phase
-from tests.audit_api.scene import LIE_AT, Scene, history, lose_update, play_open, play_plain, scene
+from tests.api.scene import LIE_AT, Scene, history, lose_update, play_open, play_plain, scene
 from tests.browser.server import serving
 
 SHOTS = Path(__file__).resolve().parents[2] / "artifacts" / "browser"

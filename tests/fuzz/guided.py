@@ -11,7 +11,7 @@ from tests.fuzz.target import Target
 
 def main() -> None:
     """Run until libFuzzer ends the process."""
-    with atheris.instrument_imports(include=["chainfl", "services"]):
+    with atheris.instrument_imports(include=["chainfl"]):
         from tests.fuzz.targets import TARGETS
 
     warnings.simplefilter("error")

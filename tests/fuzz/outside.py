@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
+from chainfl.api.app import create_app
+from chainfl.api.settings import ApiSettings
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import InputError, StoreError, VerificationError
 from chainfl.store.address import open_store
 from chainfl.store.ipfs import Endpoint, IpfsSettings, IpfsStore
-from services.audit_api.app import create_app
-from services.audit_api.settings import ApiSettings
-from tests.audit_api.scene import history
+from tests.api.scene import history
 from tests.fuzz.files import scratch_folder
 from tests.fuzz.target import Target
 

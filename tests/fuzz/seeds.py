@@ -31,8 +31,8 @@ from chainfl.codec.records import Manifest, ModelNode
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores
 from chainfl.codec.vector import encode as encode_vector
 from chainfl.types import Address
+from tests.api.scene import history as memory_history
 from tests.audit.scene import History, history
-from tests.audit_api.scene import history as memory_history
 from tests.fuzz.evidence import FACTORY, NAMES, TASK
 from tests.fuzz.files import PASSWORD
 from tests.fuzz.outside import BLOCK, NAME

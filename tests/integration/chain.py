@@ -20,12 +20,12 @@ from chainfl.chain.send import Sender
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
+from chainfl.devnet.processes import CHAIN_ID, free_port, fund, start_anvil
 from chainfl.ports import BlobStore
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal, MemoryStore
 from chainfl.types import Address, Phase, Rule, TaskConfig
-from services.devnet import CHAIN_ID, free_port, fund, start_anvil
 from tests.processes import await_that
 from tests.protocol.scene import ETHER, config
 from tests.sim.network import LAYOUT, Quadratic

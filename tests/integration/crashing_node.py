@@ -23,14 +23,14 @@ from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
 from chainfl.chain.send import Sender, SendSettings
+from chainfl.logs import set_up_logs
+from chainfl.node.journal import SqliteJournal
+from chainfl.node.loop import persist, serve
+from chainfl.node.status import Status
+from chainfl.node.wiring import READY, Node
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
-from chainfl.store.journal import SqliteJournal
-from services.logs import set_up_logs
-from services.node.serve import persist, serve
-from services.node.status import Status
-from services.node.wiring import READY, Node
 from tests.sim.network import Quadratic
 
 ACTIONS = ("commit_update", "reveal_update", "commit_scores", "reveal_scores", "propose", "vote")
@@ -61,7 +61,7 @@ class Crashes:
         draft = self._file.with_suffix(".part")
         draft.write_text(json.dumps(self.plan))
         draft.replace(self._file)
-        logging.getLogger("services").warning("dying at %s", place)
+        logging.getLogger("chainfl").warning("dying at %s", place)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_mine(self, place: str) -> bool:

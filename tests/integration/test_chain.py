@@ -17,7 +17,7 @@ from chainfl.protocol import errors
 from chainfl.protocol.events import ScoresRevealed, Silent
 from chainfl.protocol.views import earnings
 from chainfl.types import Outcome, Phase, Rule
-from services.auditing import audit, played_rounds
+from chainfl.workflows.audit import audit, played_rounds
 from tests.integration.chain import Devchain, open_task
 from tests.protocol.scene import ETHER
 

@@ -21,13 +21,13 @@ from chainfl.chain.send import checksum
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
+from chainfl.devnet.processes import CHAIN_ID
 from chainfl.protocol.events import Convicted, RoundEnded, Silent, Tallied, UpdateRevealed, Voted
 from chainfl.protocol.state import Round
 from chainfl.protocol.views import voters
 from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
 from chainfl.types import Address, Id, Outcome, Phase, Rule
-from services.devnet import CHAIN_ID
 from tests.integration.chain import Devchain, devchain
 from tests.integration.crashing_node import ACTIONS
 from tests.processes import await_that, paused, stall

@@ -30,8 +30,8 @@ from chainfl.chain.send import Sender, SendSettings, checksum
 from chainfl.chain.verification import write_verification
 from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
+from chainfl.devnet.processes import fund, start_anvil
 from chainfl.errors import InputError, LedgerError
-from services.devnet import fund, start_anvil
 from tests.protocol.scene import ETHER
 
 Require = Callable[[str], Path]

@@ -15,7 +15,7 @@ from chainfl.chain.send import checksum
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import Address, Phase, Rule
-from services.auditing import audit
+from chainfl.workflows.audit import audit
 from tests.integration.chain import Devchain, geth, open_task
 from tests.processes import await_that
 from tests.protocol.scene import ETHER

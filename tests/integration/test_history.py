@@ -16,12 +16,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from chainfl.api.app import create_app
+from chainfl.api.chain import ChainSource
+from chainfl.api.follower import Follower
+from chainfl.api.settings import ApiSettings
 from chainfl.audit.verify import Verdict
 from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.reader import TaskReader
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
+from chainfl.devnet.demo import gas_by_round
+from chainfl.devnet.processes import CHAIN_ID
 from chainfl.errors import BundleError, VerificationError
+from chainfl.node.watcher import Watcher
 from chainfl.protocol.events import UpdateRevealed
 from chainfl.protocol.state import Task
 from chainfl.roles.miner import propose
@@ -29,15 +36,8 @@ from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Outcome, Phase, Rule
-from services.audit_api.app import create_app
-from services.audit_api.chain import ChainSource
-from services.audit_api.follow import Follower
-from services.audit_api.settings import ApiSettings
-from services.auditing import audit, audit_round, played_rounds
-from services.bundles import export_bundle, verify_bundle
-from services.demo import gas_by_round
-from services.devnet import CHAIN_ID
-from services.node.watch import Watcher
+from chainfl.workflows.audit import audit, audit_round, played_rounds
+from chainfl.workflows.bundle import export_bundle, verify_bundle
 from tests.integration.chain import ChainTask, Devchain, devchain, open_task
 from tests.protocol.scene import ETHER
 

@@ -22,18 +22,18 @@ from chainfl.chain.send import checksum
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import BlockNode, Manifest, ModelNode
+from chainfl.devnet.processes import CHAIN_ID, fund
+from chainfl.node.loop import persist
+from chainfl.node.settings import load_settings
+from chainfl.node.status import Status
+from chainfl.node.wiring import READY, build_node, meet, open_key
 from chainfl.protocol.events import Convicted, RoundEnded, Silent, Slashed
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Outcome, Phase, TaskConfig
-from services.devnet import CHAIN_ID, fund
-from services.node.serve import persist
-from services.node.settings import load_settings
-from services.node.status import Status
-from services.node.wiring import READY, build_node, meet, open_key
-from services.sponsor import Terms, prepare_task
+from chainfl.workflows.sponsor import Terms, prepare_task
 from tests.integration.chain import Devchain
 from tests.integration.test_crashes import Swarm, open_swarm
 from tests.processes import await_that

@@ -7,7 +7,7 @@ from chainfl.audit.verify import Verdict
 from chainfl.codec.cid import Cid
 from chainfl.roles.participant import Participant
 from chainfl.types import Rule
-from services.auditing import audit
+from chainfl.workflows.audit import audit
 from tests.integration.chain import devchain, open_task
 from tests.store.ipfs_node import ipfs_node
 

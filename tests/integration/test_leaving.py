@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from chainfl.chain.ledger import ChainLedger
+from chainfl.node.loop import serve
+from chainfl.node.wiring import Node
 from chainfl.roles.turn import Duty
 from chainfl.types import Rule
-from services.node.serve import serve
-from services.node.wiring import Node
 from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.processes import await_that
 
@@ -35,7 +35,7 @@ def stopped_when(task: ChainTask, number: int, condition: Callable[[], bool]) ->
 def test_a_node_that_stops_says_whether_a_commitment_is_open(
     chain: Devchain, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "services")
+    caplog.set_level(logging.INFO, "chainfl")
     task = open_task(chain, Rule.SOFTMAX)
     next(iter(task.people.values())).ledger.draw()
     watch = task.reader()

@@ -15,13 +15,13 @@ from chainfl.chain.send import Sender
 from chainfl.cli.app import run
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError, LedgerLieError
+from chainfl.node.loop import serve
+from chainfl.node.status import Status
+from chainfl.node.wiring import Node
 from chainfl.protocol import events
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.types import Phase, Rule
-from services.node.serve import serve
-from services.node.status import Status
-from services.node.wiring import Node
 from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.integration.lying import KEY, Lie, Proxy, running, truth
 from tests.processes import await_that

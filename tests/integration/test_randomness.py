@@ -11,8 +11,8 @@ from chainfl.chain.evidence import encode_header
 from chainfl.chain.randomness import HEADERS, check_randomness
 from chainfl.chain.rpc import open_rpc
 from chainfl.codec.commitments import keccak256
+from chainfl.devnet.processes import start_anvil
 from chainfl.errors import ChainflError, InputError, LedgerError
-from services.devnet import start_anvil
 from tests.integration.chain import geth
 from tests.integration.relay import Json, Relay, relay
 from tests.processes import await_that

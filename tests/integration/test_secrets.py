@@ -20,16 +20,16 @@ from chainfl.chain.reader import TaskReader
 from chainfl.chain.send import checksum
 from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
+from chainfl.devnet.processes import CHAIN_ID, free_port, fund
 from chainfl.learning.trainer import record_layout
+from chainfl.node.learning import Untrained
+from chainfl.node.wiring import READY
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Phase
-from services.devnet import CHAIN_ID, free_port, fund
-from services.node.learning import Untrained
-from services.node.wiring import READY
-from services.sponsor import Terms, prepare_task
+from chainfl.workflows.sponsor import Terms, prepare_task
 from tests.integration.chain import Devchain, devchain
 from tests.processes import await_that
 from tests.protocol.scene import ETHER

@@ -18,6 +18,8 @@ from chainfl.chain.reader import TaskReader
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.scores import loss_score
 from chainfl.execution import floats
+from chainfl.node.loop import serve
+from chainfl.node.wiring import Node as WiredNode
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
@@ -28,8 +30,6 @@ from chainfl.roles.validator import commit_scores, vote
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, scoring, training
 from chainfl.types import Address, Id, Outcome, Phase, Rule
-from services.node.serve import serve
-from services.node.wiring import Node as WiredNode
 from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.integration.test_crashes import pass_window
 from tests.processes import await_that

@@ -12,10 +12,10 @@ from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.send import Sender, checksum
 from chainfl.cli import run
 from chainfl.codec.commitments import keccak256
+from chainfl.devnet.processes import CHAIN_ID, fund
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import MemoryJournal
 from chainfl.types import Rule
-from services.devnet import CHAIN_ID, fund
 from tests.integration.chain import ChainTask, Devchain, open_task
 from tests.protocol.scene import ETHER
 from tests.sim.network import Quadratic

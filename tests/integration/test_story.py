@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from chainfl.devnet.story import Story
 from chainfl.types import Phase, Rule
-from services.story import Story
 from tests.integration.chain import devchain, open_task
 from tests.protocol.scene import ETHER
 

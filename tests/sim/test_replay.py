@@ -18,6 +18,7 @@ from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer
+from chainfl.node.learning import spec_of_manifest
 from chainfl.protocol.events import Drawn
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
@@ -33,8 +34,7 @@ from chainfl.sim.replay import (
     trace_of,
 )
 from chainfl.types import Address, Id, Outcome
-from services.node.learning import spec_of_manifest
-from services.sponsor import ETHER, Terms, prepare_task
+from chainfl.workflows.sponsor import ETHER, Terms, prepare_task
 
 CLIENTS, ROUNDS, SEED = 11, 3, 7
 NAMES = [f"p{number:02}" for number in range(1, CLIENTS + 1)]

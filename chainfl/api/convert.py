@@ -1,0 +1,63 @@
+"""Small translations from our types to what the API writes."""
+
+from collections.abc import Iterable
+
+from chainfl.api import schemas
+from chainfl.api.source import PlacedEvent
+from chainfl.codec.cid import Cid
+from chainfl.protocol.state import NO_SCORE, NOBODY, Task
+from chainfl.types import WAD, Digest, Id, Phase
+
+_PHASES: dict[Phase, schemas.PhaseName] = {
+    Phase.DRAW: "draw",
+    Phase.TRAIN: "train",
+    Phase.REVEAL: "reveal",
+    Phase.SCORE: "score",
+    Phase.TALLY: "tally",
+    Phase.PROPOSE: "propose",
+    Phase.CHALLENGE: "challenge",
+    Phase.ENDED: "ended",
+}
+
+
+def hex_of(raw: bytes) -> str:
+    """Bytes as 0x and lower-case hex."""
+    return "0x" + raw.hex()
+
+
+def cid_of(digest: Digest | None) -> str | None:
+    """The record behind a digest; None where there is none."""
+    return None if digest is None or digest == NOBODY else str(Cid.dag_cbor(digest))
+
+
+def phase_name(phase: Phase) -> schemas.PhaseName:
+    """A phase in a word."""
+    return _PHASES[phase]
+
+
+def who(task: Task, id_: Id) -> schemas.Who:
+    """A participant of the task."""
+    return schemas.Who(id=id_, account=hex_of(task.by_id(id_).address))
+
+
+def whose(task: Task, ids: Iterable[Id]) -> list[schemas.Who]:
+    """Participants of the task, in order."""
+    return [who(task, id_) for id_ in ids]
+
+
+def place(event: PlacedEvent) -> schemas.Place:
+    """Where an event happened."""
+    return schemas.Place(
+        block_number=event.block_number, transaction=hex_of(event.transaction), time=event.time
+    )
+
+
+def loss_of(head_score: int | None) -> float | None:
+    """The committee's loss of the head as people read it."""
+    return None if head_score is None or head_score == NO_SCORE else head_score / WAD
+
+
+def ether(wei: int) -> str:
+    """An amount for people: four digits of ether, or more where it is tiny."""
+    value = wei / 10**18
+    return f"{value:.4f} ETH" if value == 0 or value >= 0.0001 else f"{value:.2e} ETH"

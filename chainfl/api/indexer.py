@@ -1,0 +1,403 @@
+"""One task as it grows: events come in, rounds are cut off, rows for the index come out."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+
+from chainfl.api import schemas
+from chainfl.api.convert import cid_of, hex_of, phase_name, place
+from chainfl.api.rounds import block_document, part_rows, placed, summary_of
+from chainfl.api.source import PlacedEvent, TaskLog
+from chainfl.api.transactions import transactions
+from chainfl.audit.history import LoggedEvent, PlayedRound
+from chainfl.codec.cid import Cid
+from chainfl.errors import VerificationError
+from chainfl.protocol import events
+from chainfl.protocol.fold import fold
+from chainfl.protocol.state import Task
+from chainfl.types import WAD, Address, Id, Outcome, Phase
+
+ROWS_PER_ROUND = 1_000_000
+"""Rows that belong to a round are numbered from round times this."""
+KEPT_STATES = 16
+"""States kept of the past: each grows with the rounds before it, so one per round would grow with their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A document of the index and what it can be found by."""
+
+    kind: str
+    number: int
+    document: str
+    round: int | None = None
+    account: str | None = None
+    name: str | None = None
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What accounts earned, lost and did in rounds that are over."""
+
+    earned: Counter[str] = field(default_factory=Counter)
+    slashed: Counter[str] = field(default_factory=Counter)
+    rounds: Counter[str] = field(default_factory=Counter)
+    paid: int = 0
+    lies: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    head_loss: float | None = None
+
+    def add(self, block: schemas.Block) -> None:
+        """Take one round into account."""
+        for row in block.rewards:
+            self.earned[row.account] += int(row.amount)
+        for slash in block.slashes:
+            self.slashed[slash.account.account] += int(slash.amount)
+        self.rounds.update(part.account.account for part in part_rows(block))
+        self.paid += int(block.paid)
+        self.lies += block.lies
+        self.outcomes[block.outcome] += 1
+        self.head_loss = block.head_loss if block.head_loss is not None else self.head_loss
+
+    def copy(self) -> "_Totals":
+        """A copy to add the open round to."""
+        counters = (Counter(self.earned), Counter(self.slashed), Counter(self.rounds))
+        return _Totals(*counters, self.paid, self.lies, Counter(self.outcomes), self.head_loss)
+
+
+class _Past:
+    """The task as it stood when each round began: a few states kept, evenly spread, the others folded from them."""
+
+    def __init__(self, created: Task) -> None:
+        """Round 1 begins with the task as it was created."""
+        self._states = {0: created.draft()}
+        self._starts = [0]
+        self._spacing = 1
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @property
+    def states(self) -> int:
+        """How many states are kept."""
+        return len(self._states)
+
+    def add(self, start: int, state: Task) -> None:
+        """A round ended: the next one begins at event `start` with this state."""
+        index = len(self._starts)
+        self._starts.append(start)
+        if index % self._spacing == 0:
+            self._states[index] = state.draft()
+        if len(self._states) > KEPT_STATES:
+            self._spacing *= 2
+            self._states = {at: kept for at, kept in self._states.items() if at % self._spacing == 0}
+
+    def slice_of(self, index: int) -> slice:
+        """The events of a finished round, counted from 0."""
+        return slice(self._starts[index], self._starts[index + 1])
+
+    def before(self, index: int, log: Sequence[PlacedEvent]) -> Task:
+        """The state that a round began with, folded from the nearest one before it."""
+        nearest = index - index % self._spacing
+        task = self._states[nearest].draft()
+        for logged in log[self._starts[nearest] : self._starts[index]]:
+            fold(task, logged.event, logged.block_number)
+        task.events = []
+        return task
+
+
+class TaskLine:
+    """A task's events and rounds so far. Only ever extended: after a reorg a new line is drawn."""
+
+    def __init__(self, log: TaskLog) -> None:
+        """Start at the task's creation, without any event."""
+        self.created, self.created_block = log.created, log.created_block
+        self.events: list[PlacedEvent] = []
+        self.past = _Past(log.created)
+        self.now = log.created.draft()
+        self._before, self._held = log.created.draft(), list[LoggedEvent]()
+        self._totals = _Totals()
+        self._bonded, self._unbonding = Counter[Address](), Counter[Address]()
+        self._claimed = Counter[str]()
+        self._gas = 0
+        self._last_end: bytes | None = None
+        self._participants: dict[Id, str] = {}
+
+    @property
+    def open_round(self) -> PlayedRound | None:
+        """The running round, once its draw has opened."""
+        if any(isinstance(logged.event, events.DrawOpened) for logged in self._held):
+            return PlayedRound(self._before.round.number, self._before, tuple(self._held), None)
+        return None
+
+    def round(self, number: int) -> PlayedRound | None:
+        """A round by its number."""
+        if 1 <= number <= len(self.past):
+            log = tuple(self.events[self.past.slice_of(number - 1)])
+            ended = log[-1].event
+            assert isinstance(ended, events.RoundEnded)
+            return PlayedRound(number, self.past.before(number - 1, self.events), log, ended)
+        running = self.open_round
+        return running if running is not None and running.number == number else None
+
+    def is_continued_by(self, log: TaskLog) -> bool:
+        """Whether all events of this line are still there, in their blocks."""
+        count = len(self.events)
+        return self.created_block == log.created_block and list(log.events[:count]) == self.events
+
+    def extend(self, fresh: Sequence[PlacedEvent]) -> list[Row]:
+        """Take new events into account; answers every row that is new or has changed."""
+        rows = list(self._event_rows(fresh))
+        for logged in fresh:
+            self._check_possible(logged)
+            fold(self.now, logged.event, logged.block_number)
+            self.now.events = []
+            self.events.append(logged)
+            self._held.append(logged)
+            if isinstance(logged.event, events.RoundEnded):
+                played = PlayedRound(logged.event.round, self._before, tuple(self._held), logged.event)
+                rows += self._finish(played)
+                self.past.add(len(self.events), self.now)
+                self._before, self._held = self.now.draft(), []
+        totals = self._totals.copy()
+        running = self.open_round
+        if running is not None:
+            block = block_document(running, self._last_end)
+            totals.add(block)
+            rows += round_rows(block)
+        rows += self._participant_rows(totals)
+        rows.append(self._task_row(totals))
+        return rows
+
+    def _check_possible(self, logged: PlacedEvent) -> None:
+        """Refuse an event that no chain can bring at this place: one before it is missing, repeated or moved.
+
+        Raises:
+            VerificationError: says what is impossible about it.
+        """
+        event = logged.event
+        where = f"event {logged.log_index} of block {logged.block_number} ({type(event).__name__})"
+        if self.events:
+            last = self.events[-1]
+            if (logged.block_number, logged.log_index) <= (last.block_number, last.log_index):
+                raise VerificationError(f"{where} does not come after the one before it")
+        if not isinstance(event, events.RoundEnded):
+            return
+
+        round_ = self.now.round
+        if event.round != round_.number:
+            raise VerificationError(
+                f"{where} ends round {event.round}, but round {round_.number} is under way"
+            )
+        if event.outcome is Outcome.FINAL and (round_.tally is None or round_.proposal is None):
+            raise VerificationError(f"{where} makes a model head that was never tallied or proposed")
+
+    def _finish(self, played: PlayedRound) -> Iterator[Row]:
+        block = block_document(played, self._last_end)
+        self._last_end = placed(played)[-1].transaction
+        self._totals.add(block)
+        return round_rows(block)
+
+    def _event_rows(self, fresh: Sequence[PlacedEvent]) -> Iterator[Row]:
+        first = len(self.events)
+        for number, logged in enumerate(fresh, first):
+            row = event_row(self.created.address, number, logged)
+            yield Row("event", number, row.model_dump_json(), row.round, row.account, row.event)
+            change = self._stake_change(logged)
+            if change is not None:
+                yield Row("stake", number, change.model_dump_json(), None, change.account, change.change)
+            if isinstance(logged.event, events.Claimed):
+                self._claimed[hex_of(logged.event.account)] += logged.event.amount
+        numbers = {logged.transaction: number for number, logged in reversed(list(enumerate(fresh, first)))}
+        for one in transactions(self.created.address, fresh):
+            self._gas += one.gas
+            number = numbers[bytes.fromhex(one.place.transaction[2:])]
+            yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
+
+    def _stake_change(self, logged: PlacedEvent) -> schemas.StakeChange | None:
+        event, bonded, unbonding = logged.event, self._bonded, self._unbonding
+        name: schemas.StakeMove
+        if isinstance(event, events.Allocated):
+            name, amount = "allocated", event.amount
+            bonded[event.account] += amount
+        elif isinstance(event, events.Deallocated):
+            name, amount = "deallocated", event.amount
+            bonded[event.account] -= amount
+            unbonding[event.account] += amount
+        elif isinstance(event, events.Released):
+            name, amount = "released", event.amount
+            unbonding[event.account] -= amount
+        elif isinstance(event, events.Slashed):
+            name, amount = "slashed", event.from_bonded + event.from_unbonding
+            bonded[event.account] -= event.from_bonded
+            unbonding[event.account] -= event.from_unbonding
+        elif isinstance(event, events.PoolClosed):
+            name, amount = "pool-closed", event.returned
+            bonded[event.account] += amount
+            unbonding[event.account] = 0
+        else:
+            return None
+        return schemas.StakeChange(
+            task=hex_of(self.created.address),
+            account=hex_of(event.account),
+            change=name,
+            amount=str(amount),
+            bonded=str(bonded[event.account]),
+            unbonding=str(unbonding[event.account]),
+            place=place(logged),
+        )
+
+    def _participant_rows(self, totals: _Totals) -> Iterator[Row]:
+        """Only participants whose document has changed."""
+        for account in self.now.accounts.values():
+            name = hex_of(account.address)
+            document = schemas.Participant(
+                task=hex_of(self.created.address),
+                task_id=self.created.task_id,
+                id=account.id,
+                account=name,
+                enrolled=account.wants,
+                weight=account.weight,
+                active_from=account.active_from,
+                bonded=str(self._bonded[account.address]),
+                unbonding=str(self._unbonding[account.address]),
+                earned=str(totals.earned[name]),
+                claimed=str(self._claimed[name]),
+                slashed=str(totals.slashed[name]),
+                rounds=totals.rounds[name],
+            ).model_dump_json()
+            if self._participants.get(account.id) != document:
+                self._participants[account.id] = document
+                yield Row("participant", account.id, document, None, name)
+
+    def _task_row(self, totals: _Totals) -> Row:
+        document = self._task(totals)
+        return Row(
+            "task", document.task_id, document.model_dump_json(), None, document.sponsor, document.terms.rule
+        )
+
+    def _task(self, totals: _Totals) -> schemas.Task:
+        task = self.now
+        return schemas.Task(
+            task=hex_of(task.address),
+            task_id=task.task_id,
+            chain_id=task.chain_id,
+            sponsor=hex_of(task.sponsor),
+            phase=phase_name(task.round.phase),
+            round=task.round.number,
+            rounds=task.config.rounds,
+            rounds_final=totals.outcomes["final"],
+            rounds_void=totals.outcomes["void"],
+            lies=totals.lies,
+            attempt=task.round.attempt,
+            deadline=0 if task.round.phase in (Phase.DRAW, Phase.ENDED) else task.round.deadline,
+            funded=str(task.funded),
+            escrow=str(task.escrow),
+            owed=str(task.owed),
+            paid=str(totals.paid),
+            slashed=str(sum(totals.slashed.values())),
+            gas=self._gas,
+            participants=len(task.accounts),
+            eligible=task.eligible,
+            head_root=hex_of(task.head_root),
+            head_block=cid_of(task.head_block),
+            head_loss=totals.head_loss,
+            created_block=self.created_block,
+            terms=terms_of(task),
+        )
+
+
+def round_rows(block: schemas.Block) -> Iterator[Row]:
+    """The rows that a round gives."""
+    number = block.round
+    first = number * ROWS_PER_ROUND
+    yield Row("block", number, block.model_dump_json(), number, None, block.outcome)
+    yield Row("round", number, summary_of(block).model_dump_json(), number, None, block.outcome)
+    for at, reward in enumerate(block.rewards, first):
+        yield Row("reward", at, reward.model_dump_json(), number, reward.account, reward.kind)
+    for at, slash in enumerate(block.slashes, first):
+        yield Row("slash", at, slash.model_dump_json(), number, slash.account.account, slash.kind)
+    for at, part in enumerate(part_rows(block), first):
+        yield Row("part", at, part.model_dump_json(), number, part.account.account, part.outcome)
+
+
+def event_row(task: Address, number: int, logged: PlacedEvent) -> schemas.EventRow:
+    """An event as the index keeps it."""
+    event = logged.event
+    values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
+    round_, account = getattr(event, "round", None), getattr(event, "account", None)
+    return schemas.EventRow(
+        task=hex_of(task),
+        number=number,
+        event=type(event).__name__,
+        round=round_,
+        account=None if account is None else hex_of(account),
+        values=values,
+        block_hash=hex_of(logged.block_hash),
+        log_index=logged.log_index,
+        gas=logged.gas,
+        place=place(logged),
+    )
+
+
+def _plain(value: object) -> object:
+    """A value of an event in JSON: bytes as hex, integers beyond 2^53 as text, enums by name."""
+    if isinstance(value, bytes):
+        return hex_of(value)
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**53:
+        return str(value)
+    return value
+
+
+def terms_of(task: Task) -> schemas.Terms:
+    """A task's frozen terms."""
+    c = task.config
+    phases = ("train", "reveal", "score", "tally", "propose", "challenge")
+    parts = {"workers": c.workers_part, "committee": c.committee_part}
+    parts["miner"] = WAD - sum(parts.values())
+    slashes = {"lie": c.lie_slash, "liveness": c.liveness_slash, "no_reveal": c.no_reveal_slash}
+    return schemas.Terms(
+        rule=c.rule.name_text,
+        statistic=c.statistic.name.lower(),
+        beta=str(c.beta),
+        alpha=str(c.alpha),
+        tolerated=c.tolerated,
+        selected=c.selected,
+        keep=str(c.keep),
+        by_samples=c.by_samples,
+        unique_roots=c.unique_roots,
+        committee_size=c.committee_size,
+        redraw_every=c.redraw_every,
+        min_updates=c.min_updates,
+        max_updates=c.max_updates,
+        max_samples=c.max_samples,
+        rounds=c.rounds,
+        target=str(c.target),
+        min_stake=str(c.min_stake),
+        caller_fee=str(c.caller_fee),
+        seconds={name: getattr(c, f"{name}_seconds") for name in phases},
+        parts={name: part / WAD for name, part in parts.items()},
+        slashes={name: part / WAD for name, part in slashes.items()},
+        dimension=c.dimension,
+        depth=c.depth,
+        scale=c.scale,
+        manifest=str(Cid.dag_cbor(c.manifest)),
+        first_root=hex_of(c.first_root),
+        first_model=str(Cid.dag_cbor(c.first_model)),
+    )
+
+
+def fingerprint(played: PlayedRound) -> str:
+    """Names exactly the events of a round and the state it began with: an audit of others says nothing about these."""
+    seal = hashlib.sha256(played.before.head_root + played.number.to_bytes(8, "big"))
+    for logged in played.events:
+        assert isinstance(logged, PlacedEvent)
+        seal.update(logged.block_hash + logged.log_index.to_bytes(8, "big"))
+        seal.update(repr(logged.event).encode())
+    return "0x" + seal.hexdigest()

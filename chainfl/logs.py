@@ -1,0 +1,41 @@
+"""Logs of a service: one line a step on stderr, time first, or one JSON object a line."""
+
+import json
+import logging
+import sys
+
+from chainfl.errors import InputError
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record; `extra={"facts": …}` adds what machines want to know besides."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        plain = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03}",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        return json.dumps(plain | getattr(record, "facts", {}))
+
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+
+def set_up_logs(*, as_json: bool, level: str = "info") -> None:
+    """Send our own logs to stderr; libraries speak up only when something is wrong.
+
+    Raises:
+        InputError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise InputError(f"log level {level!r}: there are {', '.join(LEVELS)}")
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname).1s %(message)s", "%H:%M:%S")
+    handler.setFormatter(JsonFormatter() if as_json else text)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("chainfl").setLevel(LEVELS[level])

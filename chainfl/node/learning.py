@@ -1,0 +1,159 @@
+"""A node's trainer: the manifest's model and recipe, the participant's own data."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chainfl.codec import merkle
+from chainfl.codec.records import Layout, Manifest
+from chainfl.codec.vector import Vector, decode, encode
+from chainfl.errors import InputError, VerificationError
+from chainfl.learning.attacks import poisoned, worker_attack
+from chainfl.learning.datasets import load
+from chainfl.learning.evaluate import CHUNK
+from chainfl.learning.partition import partition
+from chainfl.learning.train import Recipe, train
+from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.node.settings import NodeSettings
+from chainfl.ports import Floats
+from chainfl.ports import Trainer as AnyTrainer
+from chainfl.protocol.combine import combine
+from chainfl.types import TOTAL, WAD, TaskConfig
+
+ABSURD = 100
+"""A task whose training takes so many times its Train phase is not meant to be done."""
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Refuse a manifest that asks for what is not installed here or cannot be.
+
+    Raises:
+        VerificationError: says what it asks for; take no part.
+    """
+    try:
+        layout = record_layout(spec_of_manifest(manifest).model)
+    except InputError as error:
+        raise VerificationError(f"the task's manifest: {error}: take no part") from None
+    if layout != manifest.layout:
+        raise VerificationError(
+            f"model {manifest.model!r} has another layout here than in the task's manifest: take no part"
+        )
+
+
+def spec_of_manifest(manifest: Manifest) -> LearningSpec:
+    """The manifest in learning's words. Names that are not installed here are refused: no code comes with a task."""
+    recipe = Recipe(
+        learning_rate=manifest.learning_rate / WAD, batch=manifest.batch, local_epochs=manifest.local_epochs
+    )
+    return LearningSpec(
+        manifest.model,
+        manifest.dataset,
+        recipe,
+        manifest.seed,
+        manifest.score_samples,
+        manifest.loss,
+        manifest.optimiser,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A judgement without a model."""
+
+    loss: float
+    correct: int = 1
+    samples: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """Learns nothing, so that everything around learning can be measured: updates are the head and a little noise."""
+
+    layout: Layout
+    seed: int
+    samples: int = 1
+
+    def train(self, head_D: Floats, round_: int) -> Floats:
+        """The head, a few parameters moved: no two participants or rounds give the same."""
+        moved_D = head_D.copy()
+        moved_D[:64] += np.random.default_rng((self.seed, round_)).normal(0, 1e-3, 64)[: len(moved_D)]
+        return moved_D
+
+    def score(self, models_KD: Sequence[Floats]) -> list[Judged]:
+        """A number between 0 and 1 that a model's first parameter decides."""
+        return [Judged(float(abs(model_D[0]) % 1)) for model_D in models_KD]
+
+
+def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
+    """Load the data and take this participant's part.
+
+    Raises:
+        InputError: the data is missing or the part is empty.
+    """
+    spec = spec_of_manifest(manifest)
+    if settings.trainer == "none":
+        return Untrained(manifest.layout, settings.master_seed + settings.client)
+    if settings.trainer != "torch":
+        raise InputError(f"trainer {settings.trainer!r}: there are torch and none")
+    dataset = load(settings.dataset or spec.dataset, settings.data)
+    parts = partition(dataset, settings.partition, settings.clients, settings.partition_seed)
+    if not 0 <= settings.client < len(parts):
+        raise InputError(f"client {settings.client} of {len(parts)}: parts count from 0")
+    trainer = Trainer.of_rows(
+        spec,
+        dataset,
+        parts[settings.client],
+        master_seed=settings.master_seed,
+        id_=settings.client,
+        device=settings.device,
+    )
+    if settings.attack is None:
+        return trainer
+    attack, _ = worker_attack(settings.attack)
+    if attack.labels is None:
+        raise InputError(
+            f"attack {settings.attack!r}: a node only poisons its labels; chainfl simulate has the others"
+        )
+    return trainer.on(
+        poisoned(trainer.train_on, attack, dataset.classes),
+        poisoned(trainer.held_out, attack, dataset.classes),
+    )
+
+
+def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:
+    """One small step of all that a round will ask for: what does not fit is refused now, and nothing is slow later.
+
+    Raises:
+        InputError: data and model do not fit, or training leaves the range of parameters.
+        VerificationError: the training that the task asks for is not meant to be done.
+    """
+    head_D = decode(first_D, config.scale)
+    update_D = encode(_first_step(trainer, head_D, config), config.scale)
+    if isinstance(trainer, Trainer):
+        trainer = trainer.on(trainer.train_on, trainer.held_out.first(CHUNK))
+    trainer.score([head_D, decode(update_D, config.scale)])
+    merkle.root(combine(first_D, [update_D], [TOTAL // 2, TOTAL // 2]))
+
+
+def _first_step(trainer: AnyTrainer, head_D: Floats, config: TaskConfig) -> Floats:
+    """One step of training, and from its time whether all of them are meant to be done at all."""
+    if not isinstance(trainer, Trainer):
+        return trainer.train(head_D, 0)
+    recipe, samples = trainer.spec.recipe, trainer.train_on
+
+    def step() -> Floats:
+        one = replace(recipe, local_epochs=1, local_steps=1)
+        return train(trainer.spec.model, head_D, samples.first(recipe.batch), one, trainer.seed(0))
+
+    step()  # the first one also loads what torch needs
+    started = time.perf_counter()
+    update_D = step()
+    whole = (time.perf_counter() - started) * recipe.local_epochs * -(-len(samples) // recipe.batch)
+    if whole > ABSURD * config.train_seconds:
+        raise VerificationError(
+            f"the task asks for {recipe.local_epochs} passes, about {whole:.3g} s of training here, in a phase of "
+            f"{config.train_seconds} s: take no part"
+        )
+    return update_D

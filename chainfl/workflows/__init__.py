@@ -1,0 +1,1 @@
+"""Chain and store together: what sponsors, auditors and challengers do from a command or a service."""

@@ -1,1 +1,0 @@
-"""Processes that strangers run: settings, wiring, and a loop or routes."""

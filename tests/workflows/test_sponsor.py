@@ -1,0 +1,59 @@
+"""A sponsor's terms are refused in a sponsor's words, before anything is sent."""
+
+from typing import Any
+
+import pytest
+
+from chainfl.errors import InputError
+from chainfl.sim.memory import MemoryStore
+from chainfl.types import WAD, Rule
+from chainfl.workflows.sponsor import ETHER, Terms, check_terms, prepare_task, with_changes
+
+FLOOR = 5
+
+
+def checked(**changes: Any) -> None:
+    """Check the default terms with these changes."""
+    terms = with_changes(Terms(), changes)
+    check_terms(prepare_task(MemoryStore(), terms), terms.escrow, FLOOR)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"rounds": 2}, "a round pays 0.5 ETH .*: give --min-stake 2 or more, less escrow, or more rounds"),
+        ({"committee_size": 4}, "--committee-size 4: give an odd number from 3 to 45"),
+        ({"max_updates": 500}, "--max-updates 500: give 1 to 128"),
+        ({"challenge_seconds": 4}, "every phase must last at least 5 s at this factory"),
+        ({"min_stake": 10}, "--min-stake: give at least 1000 wei"),
+        ({"target": 2**128 - 1}, "--target: the loss is too high"),
+        (
+            {"workers_part": WAD, "committee_part": 1},
+            "--workers-part and --committee-part: give no more than 1",
+        ),
+        ({"caller_fee": ETHER // 50}, "--caller-fee: 12 calls a round are paid, out of 0.2 ETH"),
+        ({"liveness_slash": WAD // 99}, "--liveness-slash: give at most 0.01"),
+        ({"no_reveal_slash": WAD // 19}, "--no-reveal-slash: give at most 0.05"),
+        ({"finder_part": WAD // 3}, "--finder-part: give at most 0.3"),
+        ({"burn_part": WAD // 3}, "--burn-part: give at least 0.5"),
+        ({"min_stake": ETHER // 10}, "a round pays 0.2 ETH .*: give --min-stake 0.8 or more"),
+    ],
+)
+def test_terms_out_of_bounds_name_the_option_and_what_would_do(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        checked(**changes)
+
+
+def test_what_a_sponsor_does_not_decide_is_as_usual() -> None:
+    usual = prepare_task(MemoryStore(), Terms())
+    decided = prepare_task(MemoryStore(), Terms(target=WAD // 10, burn_part=WAD * 7 // 10, rule="median"))
+
+    assert (decided.target, decided.burn_part, decided.rule) == (WAD // 10, WAD * 7 // 10, Rule.MEDIAN)
+    assert (usual.target, usual.burn_part, usual.rule) == (0, WAD // 2, Rule.SOFTMAX)
+    assert decided.finder_part == usual.finder_part
+    assert usual.caller_fee == ETHER // 5 // 1200
+
+
+def test_what_the_refusal_proposes_is_taken() -> None:
+    checked()
+    checked(rounds=2, min_stake=2 * ETHER)
