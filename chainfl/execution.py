@@ -20,7 +20,7 @@ from chainfl.errors import ChainflError, ProtocolError, StoreError, StoreTimeout
 from chainfl.ports import BlobStore, Floats
 from chainfl.protocol.combine import combine, combine_ranks, pairwise_squared_distances
 from chainfl.protocol.shares import equal, head_share, krum
-from chainfl.protocol.state import NOBODY, Task
+from chainfl.protocol.state import ZERO_DIGEST, Task
 from chainfl.types import TOTAL, Digest, Id, Rule
 
 Fetch = Callable[[BlobStore, Task, Cid, Digest], Vector]
@@ -78,7 +78,7 @@ def _outcome(job: Future[Cid]) -> Kept:
 
 def head_model_cid(store: BlobStore, task: Task) -> Cid:
     """Where the head's model lies: the task names the first, every block names its own."""
-    if task.head_block == NOBODY:
+    if task.head_block == ZERO_DIGEST:
         return Cid.dag_cbor(task.config.first_model)
     return get_record(store, Cid.dag_cbor(task.head_block), BlockNode).model
 
@@ -89,7 +89,7 @@ def names_to_keep(store: BlobStore, task: Task) -> set[Cid]:
     Raises:
         StoreError, VerificationError: the head's record cannot be read now.
     """
-    if task.head_block == NOBODY:
+    if task.head_block == ZERO_DIGEST:
         return {head_model_cid(store, task)}
     newest = Cid.dag_cbor(task.head_block)
     block = get_record(store, newest, BlockNode)
@@ -217,7 +217,7 @@ def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares:
         task=task.address,
         round=round_.number,
         rule=config.rule.name_text,
-        prev=None if task.head_block == NOBODY else Cid.dag_cbor(task.head_block),
+        prev=None if task.head_block == ZERO_DIGEST else Cid.dag_cbor(task.head_block),
         head=head_model_cid(store, task),
         committee=tuple(member(id_) for id_ in round_.committee),
         miner=miner,

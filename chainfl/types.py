@@ -1,5 +1,6 @@
 """The nouns: what rules, roles, ledgers and records speak of. Immutable values, integers and bytes only."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import NewType
@@ -10,6 +11,8 @@ Id = NewType("Id", int)
 """An account's enrolment id in one task: 1, 2, 3 … in order of first enrolment, kept for ever."""
 Digest = bytes
 """Thirty-two bytes that name something: a root, the digest inside a CID, a commitment, a seed."""
+OnProgress = Callable[[str], None]
+"""Receives one line about how far a long piece of work has come."""
 
 WAD = 10**18
 """One, in the fixed-point unit of contract parameters."""

@@ -18,7 +18,7 @@ from chainfl.api.clients import Share
 from chainfl.api.deps import Services
 from chainfl.api.follower import Follower
 from chainfl.api.index import Index
-from chainfl.api.jobs import Auditor, Workshop
+from chainfl.api.jobs import Auditor, JobPool
 from chainfl.api.live import Hub
 from chainfl.api.middleware import Guard
 from chainfl.api.readonly_store import ReadingStore
@@ -43,13 +43,13 @@ def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> 
     index = Index(settings.index)
     hub = Hub(settings.live_clients, settings.streams_per_client)
     follower = Follower(source, index, hub)
-    workshop = Workshop(settings.audit_threads, settings.audit_queue, settings.jobs_per_client)
+    pool = JobPool(settings.audit_threads, settings.audit_queue, settings.jobs_per_client)
     auditor = Auditor(
         follower,
         source,
         index,
         ReadingStore(store),
-        workshop,
+        pool,
         settings.limits,
     )
 
@@ -63,7 +63,7 @@ def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> 
         finally:
             hub.close()
             await run_in_threadpool(follower.stop)
-            workshop.close()
+            pool.close()
             index.close()
 
     app = FastAPI(

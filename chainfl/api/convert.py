@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from chainfl.api import schemas
 from chainfl.api.source import PlacedEvent
 from chainfl.codec.cid import Cid
-from chainfl.protocol.state import NO_SCORE, NOBODY, Task
+from chainfl.protocol.state import NO_SCORE, ZERO_DIGEST, Task
 from chainfl.types import WAD, Digest, Id, Phase
 
 _PHASES: dict[Phase, schemas.PhaseName] = {
@@ -27,7 +27,7 @@ def hex_of(raw: bytes) -> str:
 
 def cid_of(digest: Digest | None) -> str | None:
     """The record behind a digest; None where there is none."""
-    return None if digest is None or digest == NOBODY else str(Cid.dag_cbor(digest))
+    return None if digest is None or digest == ZERO_DIGEST else str(Cid.dag_cbor(digest))
 
 
 def phase_name(phase: Phase) -> schemas.PhaseName:

@@ -258,7 +258,7 @@ class TaskLine:
                 task_id=self.created.task_id,
                 id=account.id,
                 account=name,
-                enrolled=account.wants,
+                enrolled=account.is_enrolled,
                 weight=account.weight,
                 active_from=account.active_from,
                 bonded=str(self._bonded[account.address]),

@@ -41,7 +41,7 @@ MOST_DIFFERENCES = 100
 """Differences of the index that are named at once; the others are counted."""
 
 
-class Workshop:
+class JobPool:
     """Threads for work that takes long. The same work is done once for all who ask while it runs."""
 
     def __init__(self, threads: int, queue: int, per_client: int | None = None) -> None:
@@ -125,12 +125,12 @@ class Auditor:
         source: EventSource,
         index: Index,
         store: BlobStore,
-        workshop: Workshop,
+        pool: JobPool,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Nothing is redone yet."""
         self._follower, self._source, self._index = follower, source, index
-        self._store, self.workshop = store, workshop
+        self._store, self.pool = store, pool
         self._limits = limits
 
     def audit(self, task: str, number: int, client: str = "") -> "Future[schemas.Audit]":
@@ -143,7 +143,7 @@ class Auditor:
         revealed = sum(isinstance(each.event, UpdateRevealed) for each in played.events)
         check_size(played.before.config, self._limits, revealed)
         key = ("audit", task, number, print_)
-        return self.workshop.do(key, lambda: self._audit(task, played, print_), client)
+        return self.pool.do(key, lambda: self._audit(task, played, print_), client)
 
     def running(self, task: str, number: int) -> schemas.Audit:
         """What to answer while a verdict takes its time."""
@@ -163,11 +163,11 @@ class Auditor:
         played, print_ = self._round(task, number)
         check_size(played.before.config, self._limits, 1)
         key = ("proof", task, number, print_, leaf, attempt)
-        return self.workshop.do(key, lambda: evidence_of(played, self._store, leaf, attempt), client)
+        return self.pool.do(key, lambda: evidence_of(played, self._store, leaf, attempt), client)
 
     def index_check(self, client: str = "") -> "Future[schemas.IndexCheck]":
         """The whole index compared with the chain."""
-        return self.workshop.do("index", self._compare_index, client)
+        return self.pool.do("index", self._compare_index, client)
 
     def _compare_index(self) -> schemas.IndexCheck:
         first, changed = list[schemas.Difference](), 0

@@ -11,7 +11,7 @@ from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.types import WAD, Id, Outcome, Phase
 
 Tone = Literal["plain", "good", "warn", "bad"]
-Told = tuple[str, Tone]
+Line = tuple[str, Tone]
 
 
 def steps_of(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Step]:
@@ -36,11 +36,11 @@ def _names(ids: Sequence[Id]) -> str:
     return ", ".join(f"#{id_}" for id_ in ids) or "nobody"
 
 
-def _opened(_: Task, event: events.DrawOpened) -> Told:
+def _opened(_: Task, event: events.DrawOpened) -> Line:
     return f"Enough are enrolled: the hash of block {event.block_number} will seed the draw.", "plain"
 
 
-def _drawn(task: Task, event: events.Drawn) -> Told:
+def _drawn(task: Task, event: events.Drawn) -> Line:
     first = "primary" if task.config.rule.is_elected else "miner"
     text = (
         f"Drawn by stake: committee {_names(event.committee)}; {first} {_names(event.proposers[:1])}, "
@@ -49,27 +49,27 @@ def _drawn(task: Task, event: events.Drawn) -> Told:
     return text, "plain"
 
 
-def _extended(_task: Task, _event: events.TrainExtended) -> Told:
+def _extended(_task: Task, _event: events.TrainExtended) -> Line:
     return "Too few updates in time: training runs once more.", "warn"
 
 
-def _committed(_: Task, event: events.UpdateCommitted) -> Told:
+def _committed(_: Task, event: events.UpdateCommitted) -> Line:
     return f"#{event.id} commits to an update.", "plain"
 
 
-def _revealed(_: Task, event: events.UpdateRevealed) -> Told:
+def _revealed(_: Task, event: events.UpdateRevealed) -> Line:
     return f"#{event.id} reveals its update, from {event.samples} samples.", "plain"
 
 
-def _scored(_: Task, event: events.ScoresCommitted) -> Told:
+def _scored(_: Task, event: events.ScoresCommitted) -> Line:
     return f"#{event.id} commits to its scores.", "plain"
 
 
-def _scores_revealed(_: Task, event: events.ScoresRevealed) -> Told:
+def _scores_revealed(_: Task, event: events.ScoresRevealed) -> Line:
     return f"#{event.id} reveals its scores.", "plain"
 
 
-def _tallied(task: Task, event: events.Tallied) -> Told:
+def _tallied(task: Task, event: events.Tallied) -> Line:
     loss = (
         "no majority scored the head"
         if event.head_score == NO_SCORE
@@ -79,19 +79,19 @@ def _tallied(task: Task, event: events.Tallied) -> Told:
     return f"Tally: {loss}; {counted}.", "plain" if event.included else "warn"
 
 
-def _proposed(_: Task, event: events.Proposed) -> Told:
+def _proposed(_: Task, event: events.Proposed) -> Line:
     return f"#{event.id} proposes model {event.model_root.hex()[:12]}… (attempt {event.attempt}).", "plain"
 
 
-def _voted(_: Task, event: events.Voted) -> Told:
+def _voted(_: Task, event: events.Voted) -> Line:
     return (f"#{event.id} attests.", "plain") if event.attests else (f"#{event.id} objects.", "warn")
 
 
-def _noted(_: Task, event: events.FindingNoted) -> Told:
+def _noted(_: Task, event: events.FindingNoted) -> Line:
     return f"{hex_of(event.account)[:10]}… notes a finding, sealed.", "warn"
 
 
-def _lie(_: Task, event: events.LieProven) -> Told:
+def _lie(_: Task, event: events.LieProven) -> Line:
     text = (
         f"LIE PROVEN on chain: parameter {event.position} should be {event.expected} and is {event.found}; "
         f"shown by {hex_of(event.finder)[:10]}…"
@@ -99,31 +99,31 @@ def _lie(_: Task, event: events.LieProven) -> Told:
     return text, "bad"
 
 
-def _convicted(_: Task, event: events.Convicted) -> Told:
+def _convicted(_: Task, event: events.Convicted) -> Line:
     return f"#{event.id} is convicted and loses {ether(event.slashed)} of its stake.", "bad"
 
 
-def _silent(_: Task, event: events.Silent) -> Told:
+def _silent(_: Task, event: events.Silent) -> Line:
     text = f"#{event.id} was silent in {phase_name(event.phase)} and loses {ether(event.slashed)}."
     return text, "warn"
 
 
-def _ended(_: Task, event: events.RoundEnded) -> Told:
+def _ended(_: Task, event: events.RoundEnded) -> Line:
     paid = ether(event.workers_paid + event.committee_paid + event.miner_paid)
     if event.outcome is Outcome.FINAL:
         return f"Final: the model is the new head; {paid} earned.", "good"
     return f"Void: the head stays; {paid} earned.", "warn"
 
 
-def _over(_task: Task, _event: events.TaskEnded) -> Told:
+def _over(_task: Task, _event: events.TaskEnded) -> Line:
     return "The task has ended.", "plain"
 
 
-def _abandoned(_task: Task, _event: events.Abandoned) -> Told:
+def _abandoned(_task: Task, _event: events.Abandoned) -> Line:
     return "The sponsor gives the task up; it ends with this round.", "warn"
 
 
-_TELLERS: dict[type[events.Event], Callable[[Task, Any], Told]] = {
+_TELLERS: dict[type[events.Event], Callable[[Task, Any], Line]] = {
     events.DrawOpened: _opened,
     events.Drawn: _drawn,
     events.TrainExtended: _extended,

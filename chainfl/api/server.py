@@ -66,7 +66,7 @@ def patient(
     """
     share = Share(per_client, "connections open") if per_client is not None else None
 
-    class Patient(H11Protocol):
+    class TimeoutProtocol(H11Protocol):
         """A connection with a deadline for its next whole request, and for room to go on with an answer."""
 
         _deadline: asyncio.TimerHandle | None = None
@@ -137,7 +137,7 @@ def patient(
             if not self._is_answering():
                 self.transport.close()
 
-    return Patient
+    return TimeoutProtocol
 
 
 def _peer(transport: asyncio.Transport) -> str | None:

@@ -43,7 +43,7 @@ from chainfl.errors import (
     StoreFullError,
     WrongBytesError,
 )
-from chainfl.protocol.state import NOBODY, Task
+from chainfl.protocol.state import ZERO_DIGEST, Task
 from chainfl.types import Address, Digest, Outcome
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -145,7 +145,7 @@ class BundleNode(Record):
 def walk_round(played: PlayedRound, take: Taker) -> None:
     """Take every blob that redoing a settled round needs: head, revealed updates, and the block with its model."""
     task = played.standing()
-    if task.head_block == NOBODY:
+    if task.head_block == ZERO_DIGEST:
         _walk_model(task, Cid.dag_cbor(task.config.first_model), task.head_root, take)
     else:
         _walk_block(task, task.head_block, task.head_root, take)

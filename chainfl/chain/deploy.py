@@ -7,7 +7,7 @@ where it stopped: a step whose code is on the chain, or whose transaction is on 
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,10 @@ from chainfl.chain.send import Sender, checksum
 from chainfl.codec import plain_json
 from chainfl.codec.commitments import keccak256
 from chainfl.errors import InputError, LedgerError
-from chainfl.types import Address
+from chainfl.types import Address, OnProgress
 
 FACTORY = "TaskFactory"
 _PATIENCE, _PAUSE = 300.0, 0.5
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ def deploy(
     path: Path,
     phase_floor: int,
     expected_chain: int | None,
-    tell: Tell,
+    on_progress: OnProgress,
     seed_delay: int | None = None,
 ) -> Deployment:
     """Deploy what is not yet on the chain, and answer where everything is.
@@ -156,7 +155,7 @@ def deploy(
     if _terms(state) != _terms(wanted):
         raise InputError(f"{path} is of {_terms(state)}; this is {_terms(wanted)}: name another file")
     for name in plan():
-        state = _deploy_step(w3, sender, path, state, name, tell)
+        state = _deploy_step(w3, sender, path, state, name, on_progress)
     gone = still_to_deploy(w3, state)
     if gone:
         raise LedgerError(f"{gone[0]} is gone: the chain has reorganised; run again to go on")
@@ -216,7 +215,7 @@ def _is_on_its_way(w3: Web3, sender: Sender, step: DeployedStep) -> bool:
     return mined <= step.nonce < sent
 
 
-def _await_step(w3: Web3, sender: Sender, name: str, step: DeployedStep, tell: Tell) -> bool:
+def _await_step(w3: Web3, sender: Sender, name: str, step: DeployedStep, on_progress: OnProgress) -> bool:
     """Whether the step is done; one that is on its way is waited for."""
     until, said = time.monotonic() + _PATIENCE, False
     while not _stands(w3, name, step):
@@ -227,18 +226,18 @@ def _await_step(w3: Web3, sender: Sender, name: str, step: DeployedStep, tell: T
                 f"{name}: the transaction with nonce {step.nonce} is not mined after {_PATIENCE:.0f} s: run again later"
             )
         if not said:
-            tell(f"{name}: sent by an earlier run, not mined yet")
+            on_progress(f"{name}: sent by an earlier run, not mined yet")
         said = True
         time.sleep(_PAUSE)
     return True
 
 
 def _deploy_step(
-    w3: Web3, sender: Sender, path: Path, state: Deployment, name: str, tell: Tell
+    w3: Web3, sender: Sender, path: Path, state: Deployment, name: str, on_progress: OnProgress
 ) -> Deployment:
     known = state.steps.get(name)
-    if known is not None and _await_step(w3, sender, name, known, tell):
-        tell(f"{name}: already at {known.address}")
+    if known is not None and _await_step(w3, sender, name, known, on_progress):
+        on_progress(f"{name}: already at {known.address}")
         return state
     with outside(f"planning {name}"):
         nonce = w3.eth.get_transaction_count(checksum(sender.address), "pending")  # as it will be sent
@@ -261,7 +260,7 @@ def _deploy_step(
     )
     state = replace(state, steps=state.steps | {name: step})
     write_deployment(path, state)
-    tell(f"{name}: {step.address} ({step.gas:,} gas)")
+    on_progress(f"{name}: {step.address} ({step.gas:,} gas)")
     return state
 
 

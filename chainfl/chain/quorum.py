@@ -15,11 +15,11 @@ from statistics import median_low
 
 from web3 import Web3
 
-from chainfl.chain.reader import TaskReader, Tell
+from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import check_chain, name_of, open_rpc, printable
 from chainfl.errors import ChainflError, InputError, LedgerError
 from chainfl.protocol.state import Task
-from chainfl.types import Address, Digest
+from chainfl.types import Address, Digest, OnProgress
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 120.0
 """How long an endpoint that failed or lied is left alone; doubled each time."""
@@ -91,12 +91,12 @@ def open_reader(
     task: Address,
     from_block: int,
     confirmations: int = 0,
-    tell: Tell = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> TaskReader:
     """A task to read: through the one endpoint, or as most of several tell it."""
     if not endpoints.others:
-        return TaskReader(endpoints.w3, task, endpoints.chain_id, from_block, confirmations, tell)
-    return AgreedReader(endpoints, task, from_block, confirmations, tell)
+        return TaskReader(endpoints.w3, task, endpoints.chain_id, from_block, confirmations, on_progress)
+    return AgreedReader(endpoints, task, from_block, confirmations, on_progress)
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class AgreedReader(TaskReader):
         task: Address,
         from_block: int,
         confirmations: int = 0,
-        tell: Tell = lambda _: None,
+        on_progress: OnProgress = lambda _: None,
     ) -> None:
         """Look once.
 
@@ -145,7 +145,7 @@ class AgreedReader(TaskReader):
             LedgerError: no majority tells the same.
         """
         self._endpoints, self._address, self._confirmations = endpoints, task, confirmations
-        self._begin, self._tell = from_block, tell
+        self._begin, self._on_progress = from_block, on_progress
         names = [name_of(w3).removeprefix("the endpoint ") for w3 in endpoints.all]
         twice = {name for name, count in Counter(names).items() if count > 1}
         self._sources = [
@@ -259,7 +259,7 @@ class AgreedReader(TaskReader):
         if reader is None:
             chain_id = check_chain(source.w3, self._endpoints.chain_id)
             where = (self._address, chain_id, self._begin, self._confirmations)
-            reader = TaskReader(source.w3, *where, self._tell)
+            reader = TaskReader(source.w3, *where, self._on_progress)
         reader.refresh()
         return reader
 

@@ -23,7 +23,7 @@ from chainfl.protocol.events import Event, PhaseEntered, TaskCreated
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task, new_task
 from chainfl.protocol.terms import phase_seconds
-from chainfl.types import Address, Digest, TaskConfig
+from chainfl.types import Address, Digest, OnProgress, TaskConfig
 
 _SPAN = 2_000
 """Blocks asked for at once; halved when an endpoint finds that too many."""
@@ -35,7 +35,6 @@ _LOOK_EVERY = 64
 """Spans read before the head is looked at again: one that was a lie must not keep us reading for ever."""
 _SAY_SECONDS = 5.0
 """How often a long read says how far it has come."""
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +80,11 @@ class TaskReader:
         chain_id: int,
         from_block: int,
         confirmations: int = 0,
-        tell: Tell = lambda _: None,
+        on_progress: OnProgress = lambda _: None,
     ) -> None:
         """Read the task's terms; its events are read by `refresh`. `tell` hears how far a long read has come."""
         self._w3, self._address, self._confirmations = w3, task, confirmations
-        self._chain_id, self._tell = chain_id, tell
+        self._chain_id, self._on_progress = chain_id, on_progress
         self._next_block = self._from_block = from_block
         self._marks: dict[int, bytes] = {}
         self._head, self._seals = b"", [b""]
@@ -143,7 +142,7 @@ class TaskReader:
     def _read_until(self, until: int) -> None:
         """Fold what is new, span by span: when the endpoint fails half-way, what was read stays read."""
         spans = read_spans(
-            self._w3, self._next_block, until, self._address, self._tell, hash_of=self.block_hash
+            self._w3, self._next_block, until, self._address, self._on_progress, hash_of=self.block_hash
         )
         for count, span in enumerate(spans, 1):
             if count % _LOOK_EVERY == 0:
@@ -243,7 +242,7 @@ class TaskReader:
             born = first_block_with_code(self._w3, self._address, self._from_block, newest)
             if born is not None:
                 yield from chain_events(self._w3, born, born, factory)
-        yield from chain_events(self._w3, self._from_block, newest, factory, self._tell)
+        yield from chain_events(self._w3, self._from_block, newest, factory, self._on_progress)
 
     def _drop_reorged(self) -> None:
         """Go back to the newest block up to which was read and that still stands; fold what it holds anew."""
@@ -287,7 +286,7 @@ def read_spans(
     first: int,
     last: int,
     emitter: Address,
-    tell: Tell = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
     hash_of: Callable[[int], Digest | None] = lambda _: None,
 ) -> Iterator[Span]:
     """What a contract emitted in these blocks; an endpoint that finds them too many is asked for fewer at once."""
@@ -305,15 +304,15 @@ def read_spans(
         yield Span(until, mark, list(filter(None, map(_event_of, logs))))
         if until < last and time.monotonic() - said >= _SAY_SECONDS:
             said = time.monotonic()
-            tell(f"reading events: at block {until:,} of {last:,}")
+            on_progress(f"reading events: at block {until:,} of {last:,}")
         first = until + 1
 
 
 def chain_events(
-    w3: Web3, first: int, last: int, emitter: Address, tell: Tell = lambda _: None
+    w3: Web3, first: int, last: int, emitter: Address, on_progress: OnProgress = lambda _: None
 ) -> Iterator[ChainEvent]:
     """What a contract emitted in these blocks, one by one."""
-    for span in read_spans(w3, first, last, emitter, tell):
+    for span in read_spans(w3, first, last, emitter, on_progress):
         yield from span.events
 
 

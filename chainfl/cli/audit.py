@@ -79,7 +79,7 @@ def export(
         from_block=from_block,
         number=number,
         block=block,
-        tell=narrate,
+        on_progress=narrate,
     )
     subject = done.subject
     metrics = {

@@ -195,7 +195,7 @@ def open_reader(connection: Connection, task: str, from_block: int) -> "TaskRead
     """A task to read."""
     from chainfl.chain.quorum import open_reader
 
-    return open_reader(connection.endpoints, parse_address(task), from_block, tell=narrate)
+    return open_reader(connection.endpoints, parse_address(task), from_block, on_progress=narrate)
 
 
 def parse_address(text: str) -> "Address":

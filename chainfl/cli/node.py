@@ -67,7 +67,7 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     from chainfl.node.loop import persist, serve
     from chainfl.node.settings import load_settings
     from chainfl.node.status import Status, serve_status
-    from chainfl.node.wiring import build_node, meet, open_key
+    from chainfl.node.wiring import build_node, connect, open_key
     from chainfl.roles.turn import Duty
 
     chosen = load_settings(flags, settings)
@@ -82,8 +82,8 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     if chosen.status_port is not None:
         serve_status(status, chosen.status_port)
     signer = open_key(chosen)
-    met = persist(lambda: meet(chosen, signer), stop, status)
-    node = persist(lambda: build_node(chosen, met), stop, status) if met is not None else None
+    connections = persist(lambda: connect(chosen, signer), stop, status)
+    node = persist(lambda: build_node(chosen, connections), stop, status) if connections is not None else None
     if node is not None:
         serve(node, duty, stop, poll_seconds=chosen.poll_seconds, status=status)
     return 0

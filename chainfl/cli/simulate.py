@@ -16,12 +16,12 @@ from chainfl.report import Report, narrate, report
 if TYPE_CHECKING:
     from chainfl.sim.experiment import Experiment
     from chainfl.sim.population import Engine
-    from chainfl.sim.run import RoundFacts
-    from chainfl.sim.selfish import Course, Stage
+    from chainfl.sim.run import RoundMetrics
+    from chainfl.sim.selfish import SelfishProgress, SelfishSetup
     from chainfl.sim.selfish_dir import SelfishPlan
-    from chainfl.sim.simulation import Setting
+    from chainfl.sim.simulation import Simulation
 
-_Tick = Callable[["RoundFacts"], None]
+_Tick = Callable[["RoundMetrics"], None]
 
 
 @click.command(
@@ -46,7 +46,9 @@ _Tick = Callable[["RoundFacts"], None]
 @click.option("--proximal", type=float, help="FedProx's mu [0].")
 @click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
 @click.option(
-    "--participants", "people", help="How many take part [20]; with --replay, the file that describes them."
+    "--participants",
+    "participants",
+    help="How many take part [20]; with --replay, the file that describes them.",
 )
 @click.option("--committee", type=int, help="Validators a round, odd [5].")
 @click.option("--min-updates", type=int, help="Fewest updates of a round [what the rule needs].")
@@ -87,7 +89,7 @@ _Tick = Callable[["RoundFacts"], None]
 def simulate(
     preset_name: str | None,
     list_presets: bool,
-    people: str | None,
+    participants: str | None,
     data: str | None,
     faithful: bool,
     engine: str,
@@ -105,12 +107,12 @@ def simulate(
     if list_presets:
         return _list_presets(as_json)
     if replay is not None:
-        if people is None:
+        if participants is None:
             raise InputError("--replay needs --participants FILE: who has which data (docs/simulator.md)")
-        return _replay(replay, Path(people), store, data, as_json)
+        return _replay(replay, Path(participants), store, data, as_json)
     if resume is not None:
         given = [name for name, value in changes.items() if value is not None]
-        if given or preset_name or people or folder:
+        if given or preset_name or participants or folder:
             raise InputError(
                 "--resume goes on with the experiment that is in the folder: give no other flags beside it"
             )
@@ -120,23 +122,23 @@ def simulate(
             raise InputError(
                 f"preset {preset_name} has no place for --{'faithful' if faithful else 'engine'}"
             )
-        return _selfish(preset_name, people, data, folder, changes, as_json)
-    experiment = _experiment(preset_name, people, changes)
+        return _selfish(preset_name, participants, data, folder, changes, as_json)
+    experiment = _experiment(preset_name, participants, changes)
     return _simulate(experiment, data, faithful, engine, folder, as_json)
 
 
-def _experiment(preset_name: str | None, people: str | None, changes: dict[str, Any]) -> "Experiment":
+def _experiment(preset_name: str | None, participants: str | None, changes: dict[str, Any]) -> "Experiment":
     from chainfl.sim.experiment import Experiment, with_changes
     from chainfl.sim.presets import preset
 
     start = preset(preset_name) if preset_name is not None else Experiment()
-    return with_changes(start, changes | {"participants": _number(people)})
+    return with_changes(start, changes | {"participants": _number(participants)})
 
 
-def _number(people: str | None) -> int | None:
-    if people is not None and not people.isdecimal():
-        raise InputError(f"--participants is {people!r}: give a number (a file goes with --replay)")
-    return int(people) if people is not None else None
+def _number(participants: str | None) -> int | None:
+    if participants is not None and not participants.isdecimal():
+        raise InputError(f"--participants is {participants!r}: give a number (a file goes with --replay)")
+    return int(participants) if participants is not None else None
 
 
 def _simulate(
@@ -153,10 +155,10 @@ def _simulate(
     with _engine(engine) as train:
         started = time.perf_counter()
         blobs = _blobs(folder) if faithful else None
-        setting = set_up(experiment, data, faithful=faithful, store=blobs, engine=train)
+        simulation = set_up(experiment, data, faithful=faithful, store=blobs, engine=train)
         if folder is not None:
             rundir.start(folder, rundir.Plan(experiment, faithful, data))
-        return _play(setting, [], folder, started, as_json, engine, train)
+        return _play(simulation, [], folder, started, as_json, engine, train)
 
 
 def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
@@ -169,17 +171,17 @@ def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
     with _engine(engine) as train:
         started, plan = time.perf_counter(), rundir.read_plan(folder)
         blobs = _blobs(folder) if plan.faithful else None
-        setting = set_up(
+        simulation = set_up(
             plan.experiment, data or plan.data, faithful=plan.faithful, store=blobs, engine=train
         )
-        facts = rundir.restore(folder, setting)
+        facts = rundir.restore(folder, simulation)
         narrate(f"{folder}: {len(facts)} of {plan.experiment.rounds} rounds were played")
-        return _play(setting, facts, folder, started, as_json, engine, train)
+        return _play(simulation, facts, folder, started, as_json, engine, train)
 
 
 def _play(
-    setting: "Setting",
-    facts: list["RoundFacts"],
+    simulation: "Simulation",
+    facts: list["RoundMetrics"],
     folder: Path | None,
     started: float,
     as_json: bool,
@@ -190,15 +192,15 @@ def _play(
     from chainfl.sim.experiment import as_plain
     from chainfl.sim.run import play, summary
 
-    with _progress(setting.experiment.rounds, len(facts)) as tick:
-        for one in play(setting, facts):
+    with _progress(simulation.experiment.rounds, len(facts)) as tick:
+        for one in play(simulation, facts):
             if folder is not None:
-                rundir.keep(folder, setting, facts)
+                rundir.keep(folder, simulation, facts)
             tick(one)
     metrics: dict[str, object] = {
-        "experiment": as_plain(setting.experiment),
+        "experiment": as_plain(simulation.experiment),
         "engine": engine,
-        "hostile_ids": sorted(setting.people.hostility.ids),
+        "hostile_ids": sorted(simulation.population.adversary.ids),
         **summary(facts),
         "rounds": [one.as_plain() for one in facts],
     }
@@ -206,18 +208,20 @@ def _play(
         metrics["worker_pids"] = sorted(getattr(train, "pids", ()))
     if folder is not None:
         metrics["run"] = str(folder)
-        metrics["plots"] = _draw(folder, facts, _title(setting.experiment))
-    answer = report("simulate", metrics, seed=setting.experiment.seed, seconds=time.perf_counter() - started)
+        metrics["plots"] = _draw(folder, facts, _title(simulation.experiment))
+    answer = report(
+        "simulate", metrics, seed=simulation.experiment.seed, seconds=time.perf_counter() - started
+    )
     return finish(answer, as_json, lambda done: _show(done, facts))
 
 
-def _replay(trace: Path, people: Path, store: str | None, data: str | None, as_json: bool) -> int:
+def _replay(trace: Path, participants: Path, store: str | None, data: str | None, as_json: bool) -> int:
     from chainfl.sim.replay import read_participants, read_trace, replay
 
     started = time.perf_counter()
     told = read_trace(trace, _open(store))
     rounds = []
-    for one in replay(told, read_participants(people), data):
+    for one in replay(told, read_participants(participants), data):
         narrate(
             f"round {one.round}: {one.outcome} {one.model_root} ({'same' if one.same else 'NOT the same'})"
         )
@@ -236,7 +240,7 @@ def _replay(trace: Path, people: Path, store: str | None, data: str | None, as_j
 
 def _selfish(
     preset_name: str,
-    people: str | None,
+    participants: str | None,
     data: str | None,
     folder: Path | None,
     changes: dict[str, Any],
@@ -244,41 +248,41 @@ def _selfish(
 ) -> int:
     """An experiment of selfish learning; `--rule` names the method."""
     from chainfl.sim import selfish_dir
-    from chainfl.sim.selfish import first_course, selfish_with, set_stage
+    from chainfl.sim.selfish import first_progress, selfish_with, set_up_selfish
 
     started = time.perf_counter()
-    experiment = selfish_with(preset_name, changes | {"clients": _number(people)})
-    stage = set_stage(experiment, data)
+    experiment = selfish_with(preset_name, changes | {"clients": _number(participants)})
+    setup = set_up_selfish(experiment, data)
     if folder is not None:
         selfish_dir.start(folder, selfish_dir.SelfishPlan(experiment, data))
-    return _play_selfish(stage, first_course(experiment), folder, started, as_json)
+    return _play_selfish(setup, first_progress(experiment), folder, started, as_json)
 
 
 def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, as_json: bool) -> int:
     from chainfl.sim import selfish_dir
-    from chainfl.sim.selfish import set_stage
+    from chainfl.sim.selfish import set_up_selfish
 
-    started, stage = time.perf_counter(), set_stage(plan.experiment, data or plan.data)
-    course = selfish_dir.restore(folder, plan.experiment)
-    narrate(f"{folder}: {len(course.facts)} of {plan.experiment.rounds} rounds were played")
-    return _play_selfish(stage, course, folder, started, as_json)
+    started, setup = time.perf_counter(), set_up_selfish(plan.experiment, data or plan.data)
+    progress = selfish_dir.restore(folder, plan.experiment)
+    narrate(f"{folder}: {len(progress.facts)} of {plan.experiment.rounds} rounds were played")
+    return _play_selfish(setup, progress, folder, started, as_json)
 
 
 def _play_selfish(
-    stage: "Stage", course: "Course", folder: Path | None, started: float, as_json: bool
+    setup: "SelfishSetup", progress: "SelfishProgress", folder: Path | None, started: float, as_json: bool
 ) -> int:
     from chainfl.sim import selfish_dir
     from chainfl.sim.selfish import play_selfish
 
-    experiment = stage.experiment
-    for one in play_selfish(stage, course):
+    experiment = setup.experiment
+    for one in play_selfish(setup, progress):
         if folder is not None:
-            selfish_dir.keep(folder, course)
+            selfish_dir.keep(folder, progress)
         narrate(
             f"round {one.round}/{experiment.rounds}: internal accuracy {one.accuracy:.4f}, "
             f"{one.external} external clients with {one.external_share:.2f} of the model"
         )
-    facts = course.facts
+    facts = progress.facts
     last = [one.accuracy for one in facts[-5:]]
     metrics: dict[str, object] = {
         "experiment": asdict(experiment),
@@ -326,7 +330,7 @@ def _engine(name: str) -> Iterator["Engine"]:
         yield engine
 
 
-def _draw(folder: Path, facts: list["RoundFacts"], title: str) -> list[str]:
+def _draw(folder: Path, facts: list["RoundMetrics"], title: str) -> list[str]:
     """Plots are a courtesy: where matplotlib is missing, the run stands without them."""
     from chainfl.sim.plots import draw_plots
 
@@ -357,7 +361,7 @@ def _progress(rounds: int, done: int) -> Iterator[_Tick]:
         yield lambda one: bar.update(task, advance=1, description=_say(one))
 
 
-def _say(one: "RoundFacts") -> str:
+def _say(one: "RoundMetrics") -> str:
     captured = ", committee captured" if one.captured else ""
     return (
         f"{one.outcome}, accuracy {one.accuracy:.4f}, honest {one.share_honest:.2f}, "
@@ -365,7 +369,7 @@ def _say(one: "RoundFacts") -> str:
     )
 
 
-def _show(answer: Report, facts: list["RoundFacts"]) -> None:
+def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
     shown = facts if len(facts) <= 12 else [*facts[:3], *facts[-8:]]
     print_table(
         ("round", "outcome", "accuracy", "loss", "honest", "hostile", "committee", "seconds"),

@@ -148,7 +148,7 @@ def show(
     metrics: dict[str, object] = {
         "account": checksum(who),
         "balance_wei": str(balance),
-        "enrolled": known is not None and known.wants,
+        "enrolled": known is not None and known.is_enrolled,
         "id": known.id if known is not None else None,
         "draws_from_round": known.active_from if known is not None and known.weight else None,
         "bonded_wei": str(bonded_stake(connection.w3, registry, now.address, who)),

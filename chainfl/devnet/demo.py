@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -41,10 +41,9 @@ from chainfl.protocol.state import Task
 from chainfl.protocol.views import earnings
 from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
+from chainfl.types import OnProgress
 from chainfl.workflows.audit import AuditedRound, audit, trace_task
 from chainfl.workflows.sponsor import ETHER, Terms
-
-Tell = Callable[[str], None]
 
 PARTICIPANTS, HOSTILE = 12, 3
 HOSTILE_STAKE = ETHER * 4 // 3
@@ -99,7 +98,7 @@ def demo_terms(rule: str, rounds: int) -> Terms:
 
 
 def run_demo(
-    rule: str, rounds: int, tell: Tell, *, home: Path | None = None, keep: bool = False
+    rule: str, rounds: int, on_progress: OnProgress, *, home: Path | None = None, keep: bool = False
 ) -> DemoResult:
     """Play `rounds` rounds and one more, in which the miner lies."""
     folder = home.resolve() if home is not None else Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
@@ -110,41 +109,41 @@ def run_demo(
     net = Devnet(str(folder), url)
     net.started("anvil", process.pid)
     try:
-        return _play(net, people, demo_terms(rule, rounds + 1), tell)
+        return _play(net, people, demo_terms(rule, rounds + 1), on_progress)
     finally:
         stop(net)
         if not keep and home is None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(net: Devnet, people: Sequence[Person], terms: Terms, tell: Tell) -> DemoResult:
+def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnProgress) -> DemoResult:
     w3 = open_rpc(net.rpc_url)
     keys = make_keys(Path(net.home), ["sponsor", *(person.name for person in people)])
-    tell(f"anvil at {net.rpc_url}; deploying the contracts")
-    created = open_task(net, w3, keys, people, terms, tell)
-    tell(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
+    on_progress(f"anvil at {net.rpc_url}; deploying the contracts")
+    created = open_task(net, w3, keys, people, terms, on_progress)
+    on_progress(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
     for number, person in enumerate(people):
         start_node(net, person, number, len(people), "iid", DEVNET_SEED)
-    enrol(net, w3, keys, people, tell)
-    tell("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
+    enrol(net, w3, keys, people, on_progress)
+    on_progress("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
     names = {bytes(address_of(keys[person.name])): person.name for person in people}
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
-    story = Story(reader.created, names, hostile, tell)
-    _follow(net, w3, reader, story, tell)
+    story = Story(reader.created, names, hostile, on_progress)
+    _follow(net, w3, reader, story, on_progress)
     result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
-    _sum_up(net, w3, reader, names, result, tell)
+    _sum_up(net, w3, reader, names, result, on_progress)
     captured = [str(facts.number) for facts in story.rounds if facts.is_captured]
     if captured:
-        tell(
+        on_progress(
             f"captured: round {', '.join(captured)}. Hostile validators were the majority of {terms.committee_size}, "
             "and their scores decided; more seats make that rare (docs/security.md)"
         )
     return result
 
 
-def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, tell: Tell) -> None:
+def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress: OnProgress) -> None:
     rounds = reader.created.config.rounds
     told, until = 0, time.monotonic() + SECONDS_PER_ROUND * rounds
     while not story.is_over:
@@ -153,9 +152,9 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, tell: Tell)
             story.take(logged.event, logged.block_number)
             if isinstance(logged.event, LieProven):
                 finder, gas = story.name_of(logged.event.finder), gas_of(w3, [logged.transaction])
-                tell(f"  proof      by {finder}, in one transaction of {gas:,} gas")
+                on_progress(f"  proof      by {finder}, in one transaction of {gas:,} gas")
             if isinstance(logged.event, RoundEnded):
-                tell(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
+                on_progress(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
         told = len(reader.log)
         dead = [name for name in net.processes if not net.runs(name)]
         if dead and not story.is_over:
@@ -166,7 +165,12 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, tell: Tell)
 
 
 def _sum_up(
-    net: Devnet, w3: Web3, reader: TaskReader, names: dict[bytes, str], result: DemoResult, tell: Tell
+    net: Devnet,
+    w3: Web3,
+    reader: TaskReader,
+    names: dict[bytes, str],
+    result: DemoResult,
+    on_progress: OnProgress,
 ) -> None:
     task = reader.refresh()
     result.gas = gas_by_round(w3, reader)
@@ -177,12 +181,14 @@ def _sum_up(
         result.earned[name] = earnings(task, address) + free_stake(w3, registry, address)
         result.stake[name] = bonded_stake(w3, registry, task.address, address)
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
-    tell(f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on")
-    tell("audit: every round redone from the chain and the blobs alone")
+    on_progress(
+        f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on"
+    )
+    on_progress("audit: every round redone from the chain and the blobs alone")
     _write_trace(Path(net.home), reader, list(names.values()))
     for one in audit(reader, DirectoryStore(Path(net.home) / "store")):
         result.audit[one.played.number] = one.verdict.value
-        tell(f"  round {one.played.number}: {_say(one)}")
+        on_progress(f"  round {one.played.number}: {_say(one)}")
 
 
 def _write_trace(home: Path, reader: TaskReader, names: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from chainfl.node.wiring import READY
 from chainfl.protocol.terms import needed_accounts
 from chainfl.store.directory import DirectoryStore
 from chainfl.tools import find
-from chainfl.types import Address
+from chainfl.types import Address, OnProgress
 from chainfl.workflows.sponsor import ETHER, Terms, check_terms, prepare_task
 
 CHAIN_ID = 31337
@@ -43,7 +43,6 @@ _LEFT_BEHIND = (
     *("audit-index.sqlite", "audit-index.sqlite-wal", "audit-index.sqlite-shm"),
 )
 """What an ended devnet leaves in its folder; without its chain it is worth nothing."""
-Tell = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -202,7 +201,12 @@ class Person:
 
 
 def open_task(
-    net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person], terms: Terms, tell: Tell
+    net: Devnet,
+    w3: Web3,
+    keys: dict[str, Path],
+    people: Sequence[Person],
+    terms: Terms,
+    on_progress: OnProgress,
 ) -> CreatedTask:
     """Deploy, create the task, and put everybody's stake behind them."""
     home = Path(net.home)
@@ -211,15 +215,15 @@ def open_task(
     config = prepare_task(DirectoryStore(home / "store"), terms)
     check_terms(config, terms.escrow, PHASE_FLOOR)
     file = home / f"{net.chain_id}.json"
-    deployment: Deployment = deploy(w3, sponsor, file, PHASE_FLOOR, net.chain_id, tell)
+    deployment: Deployment = deploy(w3, sponsor, file, PHASE_FLOOR, net.chain_id, on_progress)
     created = create_task(sponsor, deployment.factory_address, config, terms.escrow)
     net.factory, net.registry = deployment.factory, deployment.registry
     net.task, net.from_block = checksum(created.address), created.block
     net.save()
-    tell(f"task {created.task_id}: {net.task} ({created.gas:,} gas)")
+    on_progress(f"task {created.task_id}: {net.task} ({created.gas:,} gas)")
     missing = needed_accounts(config) - len(people)
     if missing > 0:
-        tell(f"{missing} more must enrol before a first round is drawn")
+        on_progress(f"{missing} more must enrol before a first round is drawn")
     for person in people:
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         fund(w3, sender.address, _FUNDS)
@@ -228,23 +232,29 @@ def open_task(
 
 
 def enrol(
-    net: Devnet, w3: Web3, keys: dict[str, Path], people: Sequence[Person], tell: Tell = lambda _: None
+    net: Devnet,
+    w3: Web3,
+    keys: dict[str, Path],
+    people: Sequence[Person],
+    on_progress: OnProgress = lambda _: None,
 ) -> None:
     """Enrol everybody once their nodes are wired, so that the first draw finds them all at work."""
-    _await_nodes(net, people, tell)
+    _await_nodes(net, people, on_progress)
     data = functions("TrainingTask")["enrol"].call_data()
     for person in people:
         Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id).send(as_address(net.task), data)
 
 
-def _await_nodes(net: Devnet, people: Sequence[Person], tell: Tell, seconds: float = 180) -> None:
+def _await_nodes(
+    net: Devnet, people: Sequence[Person], on_progress: OnProgress, seconds: float = 180
+) -> None:
     until = time.monotonic() + seconds
     waiting = {person.name for person in people}
     while waiting:
         before = len(waiting)
         waiting = {name for name in waiting if not (Path(net.home) / "nodes" / name / READY).exists()}
         if len(waiting) < before:
-            tell(f"{len(people) - len(waiting)} of {len(people)} nodes are ready")
+            on_progress(f"{len(people) - len(waiting)} of {len(people)} nodes are ready")
         ended = [name for name in waiting if not net.runs(name)]
         if ended:
             raise LedgerError(
@@ -307,7 +317,7 @@ def start_node(
     return process
 
 
-def start_api(net: Devnet, tell: Tell, seconds: float = 60) -> str:
+def start_api(net: Devnet, on_progress: OnProgress, seconds: float = 60) -> str:
     """Start the audit API with its dashboard for this devnet, and wait until it listens; answers its address."""
     port, home = free_port(), Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
@@ -320,7 +330,7 @@ def start_api(net: Devnet, tell: Tell, seconds: float = 60) -> str:
     until = time.monotonic() + seconds
     while not _listens(port):
         if process.poll() is not None or time.monotonic() > until:
-            tell(f"the audit API does not answer; the rest runs; see {home}/logs/audit-api.log")
+            on_progress(f"the audit API does not answer; the rest runs; see {home}/logs/audit-api.log")
             break
         time.sleep(0.05)
     return f"http://127.0.0.1:{port}"

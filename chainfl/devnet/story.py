@@ -1,6 +1,6 @@
 """A task told as it happens: one line per step that matters, from its events alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -10,14 +10,13 @@ from chainfl.protocol.fold import fold
 from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.protocol.tally import decoded_scores, score_kind
 from chainfl.protocol.views import revealed_vectors
-from chainfl.types import TOTAL, WAD, Address, Id, Outcome, Phase, Slash
+from chainfl.types import TOTAL, WAD, Address, Id, OnProgress, Outcome, Phase, Slash
 
-Tell = Callable[[str], None]
 ETHER = 10**18
 
 
 @dataclass(slots=True)
-class RoundFacts:
+class RoundSummary:
     """What a round showed, for machines."""
 
     number: int
@@ -55,12 +54,12 @@ class Story:
     """Folds a task's events and tells what they mean. `names` are what people call the accounts."""
 
     def __init__(
-        self, created: Task, names: Mapping[bytes, str], hostile: frozenset[bytes], tell: Tell
+        self, created: Task, names: Mapping[bytes, str], hostile: frozenset[bytes], on_progress: OnProgress
     ) -> None:
         """Start before the first event."""
         self.task = created.draft()
-        self._names, self._hostile, self._tell = names, hostile, tell
-        self.rounds: list[RoundFacts] = []
+        self._names, self._hostile, self._on_progress = names, hostile, on_progress
+        self.rounds: list[RoundSummary] = []
 
     @property
     def is_over(self) -> bool:
@@ -96,27 +95,33 @@ class Story:
             self._tell_losses()
         elif isinstance(event, events.Proposed):
             model = event.model_root.hex()[:16]
-            self._tell(f"  propose    {self._name(event.id)} (attempt {event.attempt}): model {model}…")
+            self._on_progress(
+                f"  propose    {self._name(event.id)} (attempt {event.attempt}): model {model}…"
+            )
             self.rounds[-1].miner = self._name(event.id)
         elif isinstance(event, events.Voted):
-            self._tell(f"  challenge  {self._name(event.id)} {'attests' if event.attests else 'OBJECTS'}")
+            self._on_progress(
+                f"  challenge  {self._name(event.id)} {'attests' if event.attests else 'OBJECTS'}"
+            )
         elif isinstance(event, events.LieProven):
-            self._tell(
+            self._on_progress(
                 f"  LIE        parameter {event.position} is {event.found}, re-executed on chain it is {event.expected}"
             )
             self.rounds[-1].finders.append(self.name_of(event.finder))
         elif isinstance(event, events.Convicted):
-            self._tell(f"  convicted  {self._name(event.id)} loses {event.slashed / ETHER:.3f} ETH of stake")
+            self._on_progress(
+                f"  convicted  {self._name(event.id)} loses {event.slashed / ETHER:.3f} ETH of stake"
+            )
             self.rounds[-1].convicted.append(self._name(event.id))
         elif isinstance(event, events.Silent):
             kind = Slash.NO_REVEAL if event.phase in (Phase.REVEAL, Phase.TALLY) else Slash.LIVENESS
             why = "did not reveal" if kind is Slash.NO_REVEAL else "was silent"
-            self._tell(f"  slashed    {self._name(event.id)} {why}: {event.slashed / ETHER:.4f} ETH")
+            self._on_progress(f"  slashed    {self._name(event.id)} {why}: {event.slashed / ETHER:.4f} ETH")
         elif isinstance(event, events.RoundEnded):
             self._tell_ended(event)
 
     def _tell_drawn(self, event: events.Drawn) -> None:
-        facts = RoundFacts(
+        facts = RoundSummary(
             event.round,
             committee=[self._name(id_) for id_ in event.committee],
             miner=self._name(event.proposers[0]),
@@ -124,10 +129,10 @@ class Story:
         )
         captured = "  <- captured: a hostile majority" if facts.is_captured else ""
         self.rounds.append(facts)
-        self._tell(f"round {event.round}")
-        self._tell(f"  draw       committee {self._list(event.committee)}{captured}")
+        self._on_progress(f"round {event.round}")
+        self._on_progress(f"  draw       committee {self._list(event.committee)}{captured}")
         line = "primary" if self.task.config.rule.is_elected else "miner"
-        self._tell(
+        self._on_progress(
             f"             {line} {self._name(event.proposers[0])}, backups {self._list(event.proposers[1:3])}"
         )
 
@@ -135,25 +140,27 @@ class Story:
         losses = {self._name(id_): loss for id_, loss in losses_of(self.task).items()}
         self.rounds[-1].losses = losses
         if losses:
-            self._tell("  losses     " + "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items()))
+            self._on_progress(
+                "  losses     " + "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items())
+            )
 
     def _tell_tally(self, event: events.Tallied) -> None:
         facts, order = self.rounds[-1], self.task.round.order
         if event.head_score != NO_SCORE:
             facts.head_loss = event.head_score / WAD
             counted = f"{event.included.bit_count()} of {len(order)} updates count"
-            self._tell(f"  score      the head's loss is {facts.head_loss:.4f}; {counted}")
+            self._on_progress(f"  score      the head's loss is {facts.head_loss:.4f}; {counted}")
         if event.shares and not self.task.config.rule.is_on_ranks:
             self._tell_shares(event, facts)
 
-    def _tell_shares(self, event: events.Tallied, facts: RoundFacts) -> None:
+    def _tell_shares(self, event: events.Tallied, facts: RoundSummary) -> None:
         pairs = list(zip(self.task.round.order, event.shares[1:], strict=True))
         facts.shares = {self._name(id_): share / TOTAL for id_, share in pairs}
         facts.hostile_share = sum(share for id_, share in pairs if self._is_hostile(id_)) / TOTAL
         shown = "  ".join(f"{self._name(id_)} {100 * share / TOTAL:.1f}%" for id_, share in pairs)
-        self._tell(f"  shares     {shown}")
+        self._on_progress(f"  shares     {shown}")
         if any(self._is_hostile(id_) for id_, _ in pairs):
-            self._tell(f"             hostile workers together: {100 * facts.hostile_share:.1f}%")
+            self._on_progress(f"             hostile workers together: {100 * facts.hostile_share:.1f}%")
 
     def _tell_ended(self, event: events.RoundEnded) -> None:
         facts = self.rounds[-1]
@@ -166,6 +173,6 @@ class Story:
         }
         paid = event.workers_paid + event.committee_paid + event.miner_paid
         what = "final" if event.outcome is Outcome.FINAL else "VOID"
-        self._tell(
+        self._on_progress(
             f"  {what:<10} head {event.head_root.hex()[:16]}…; {paid / ETHER:.4f} ETH of rewards credited"
         )

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Manners:
+class TurnOrder:
     """Who goes first when anyone may: whoever acted last, then one after the other, so that most never collide."""
 
     gap_seconds: float
@@ -60,7 +60,7 @@ class Manners:
 
 
 @dataclass(slots=True)
-class Complaints:
+class LogOnce:
     """Says what is wrong once, not at every try, and once that it is over."""
 
     _said: str = ""
@@ -83,15 +83,15 @@ def persist(look: Callable[[], T], stop: threading.Event, shown: Status) -> T | 
 
     A hostile or absent neighbour does not end the process; None when it is told to stop.
     """
-    complaints, pause = Complaints(), _FIRST_PAUSE
+    log_once, pause = LogOnce(), _FIRST_PAUSE
     while not stop.is_set():
         try:
             found = look()
-            complaints.settle()
+            log_once.settle()
             return found
         except (OutsideError, VerificationError) as error:
             shown.failed(error)
-            complaints.say(f"{error}; looking again until told to stop")
+            log_once.say(f"{error}; looking again until told to stop")
             stop.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
     return None
@@ -113,10 +113,10 @@ def serve(
     """Take part until the task has ended or the process is told to stop; `poll_seconds` is the longest pause."""
     clock = Clock()
     node = replace(node, participant=timed(node.participant, clock))
-    me, pause, manners = node.participant, poll_seconds, Manners(poll_seconds)
+    me, pause, turn_order = node.participant, poll_seconds, TurnOrder(poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
     shown, joined, seen = status or Status(), 0, -1
-    complaints, barred, swept = Complaints(), NOWHERE, 0
+    log_once, barred, swept = LogOnce(), NOWHERE, 0
     while not stop.is_set():
         try:
             task = me.ledger.task()
@@ -131,10 +131,10 @@ def serve(
                 stop.wait(poll_seconds)
                 continue
             joined = _join(me, task, joined)
-            if _take_turn(node, task, duty, manners, shown, clock) or (
+            if _take_turn(node, task, duty, turn_order, shown, clock) or (
                 watcher is not None and watcher.look(task)
             ):
-                complaints.settle()
+                log_once.settle()
                 continue
             if swept != task.round.number:  # once a round, when there is nothing else to do
                 swept = task.round.number
@@ -148,13 +148,13 @@ def serve(
             shown.failed(error)
             longest = _STORE_PAUSE if isinstance(error, StoreError) else _LONGEST_PAUSE
             pause = min(max(2 * pause, poll_seconds), longest)
-            complaints.say(f"{error}; trying again")
+            log_once.say(f"{error}; trying again")
         except InputError as error:  # what this participant has does not fit, and will not in this phase
             barred = _place(node.ledger.reader.task)
-            complaints.say(f"{error}; sitting out this phase")
+            log_once.say(f"{error}; sitting out this phase")
         except ChainflError as error:
             pause = _LONGEST_PAUSE
-            complaints.say(f"{error}; trying again")
+            log_once.say(f"{error}; trying again")
         stop.wait(pause)
     _take_leave(me, node.ledger.reader.task)
 
@@ -183,7 +183,7 @@ def _let_go(node: Node, task: Task) -> None:
 def _join(me: Participant, task: Task, joined: int) -> int:
     """Bring a queued enrolment into the tree once the open draw is done; tried once a round."""
     account, round_ = task.accounts.get(me.ledger.me), task.round
-    is_waiting = account is not None and account.wants and account.weight == 0
+    is_waiting = account is not None and account.is_enrolled and account.weight == 0
     if not is_waiting or joined == round_.number or round_.phase is Phase.DRAW:
         return joined
     _log.info("round %d: joining from the next round on", round_.number)
@@ -191,12 +191,14 @@ def _join(me: Participant, task: Task, joined: int) -> int:
     return round_.number
 
 
-def _take_turn(node: Node, task: Task, duty: Duty, manners: Manners, shown: Status, clock: Clock) -> bool:
+def _take_turn(
+    node: Node, task: Task, duty: Duty, turn_order: TurnOrder, shown: Status, clock: Clock
+) -> bool:
     me = node.participant
     step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number, task.round.attempt))
     if step is None:
         return False
-    if step.is_shared and not manners.is_my_turn(me, task, step, node.ledger.acted_last()):
+    if step.is_shared and not turn_order.is_my_turn(me, task, step, node.ledger.acted_last()):
         return False
     where = f"round {task.round.number}.{task.round.attempt} {task.round.phase.name.title()}"
     started = time.monotonic()

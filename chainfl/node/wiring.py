@@ -62,7 +62,7 @@ def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
         task,
         settings.from_block,
         settings.confirmations,
-        tell=lambda text: _log.info("%s", text),
+        on_progress=lambda text: _log.info("%s", text),
     )
     return ChainLedger(endpoints.w3, sender, reader, task)
 
@@ -92,7 +92,7 @@ def check_task(store: BlobStore, task: Task, limits: Limits = DEFAULT_LIMITS) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class Connections:
     """A task and its neighbours, found to be what they promise."""
 
     ledger: ChainLedger
@@ -102,7 +102,7 @@ class Met:
     first: Vector
 
 
-def meet(settings: NodeSettings, signer: LocalSigner) -> Met:
+def connect(settings: NodeSettings, signer: LocalSigner) -> Connections:
     """Open chain, store and journal, and check what the sponsor promised before committing to anything.
 
     Raises:
@@ -118,37 +118,37 @@ def meet(settings: NodeSettings, signer: LocalSigner) -> Met:
     journal = SqliteJournal(settings.home / "journal.sqlite", task.chain_id, task.address, signer.address)
     book = SqlitePinBook(settings.home / "pins.sqlite", task.chain_id, task.address, signer.address)
     recording = RecordingStore(store, book, lambda: ledger.reader.task.round.number, settings.rounds_kept)
-    return Met(ledger, recording, journal, manifest, first_D)
+    return Connections(ledger, recording, journal, manifest, first_D)
 
 
-def build_node(settings: NodeSettings, met: Met) -> Node:
+def build_node(settings: NodeSettings, connections: Connections) -> Node:
     """A participant with its own data, once a rehearsal has shown that it can do what the task asks."""
     from chainfl.node.learning import build_trainer, rehearse
 
-    config = met.ledger.task().config
-    trainer = build_trainer(settings, met.manifest)
+    config = connections.ledger.task().config
+    trainer = build_trainer(settings, connections.manifest)
     take_long_turns()
-    rehearse(trainer, met.first, config)
-    participant = Participant(met.ledger, met.store, trainer, met.journal)
+    rehearse(trainer, connections.first, config)
+    participant = Participant(connections.ledger, connections.store, trainer, connections.journal)
     (settings.home / READY).touch()
     if settings.enrol:
-        enrol_once(met.ledger)
-    task = met.ledger.task()
-    account = task.accounts.get(met.ledger.me)
+        enrol_once(connections.ledger)
+    task = connections.ledger.task()
+    account = task.accounts.get(connections.ledger.me)
     _log.info(
         "round %d: ready as 0x%s with %d samples; %s",
         task.round.number,
-        met.ledger.me.hex(),
+        connections.ledger.me.hex(),
         trainer.samples,
         f"enrolled as {account.id}"
-        if account is not None and account.wants
+        if account is not None and account.is_enrolled
         else "not enrolled: run with --enrol, or chainfl stake add AMOUNT --enrol",
     )
     return Node(
         participant,
-        met.ledger,
+        connections.ledger,
         lambda round_, attempt: _lie(settings, round_, attempt),
-        met.store.let_go,
+        connections.store.let_go,
     )
 
 
@@ -159,7 +159,7 @@ def enrol_once(ledger: Ledger) -> None:
         InputError: there is too little stake behind the key.
     """
     account = ledger.task().accounts.get(ledger.me)
-    if account is not None and account.wants:
+    if account is not None and account.is_enrolled:
         return
     try:
         ledger.enrol()

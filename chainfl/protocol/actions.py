@@ -10,7 +10,7 @@ from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.guards import acting, enter, expect_attempt, expect_phase, expect_round
 from chainfl.protocol.proof import Evidence, check_evidence
 from chainfl.protocol.proposers import next_proposer
-from chainfl.protocol.state import NOBODY, Account, Call, Proposal, Scores, Stakes, Task, Update
+from chainfl.protocol.state import ZERO_DIGEST, Account, Call, Proposal, Scores, Stakes, Task, Update
 from chainfl.protocol.tally import decoded_scores
 from chainfl.protocol.views import claim_of, may_score, ordered_roots, trains
 from chainfl.types import Digest, Phase, Slash
@@ -25,7 +25,7 @@ def commit_update(task: Task, call: Call, round_number: int, digest: Digest) -> 
         raise errors.NotWorkerError(round_number)
     if account.id in task.round.updates:
         raise errors.AlreadyCommittedError(round_number)
-    if digest == NOBODY:
+    if digest == ZERO_DIGEST:
         raise errors.ZeroCommitmentError()
 
     task.round.updates[account.id] = Update(digest)
@@ -70,7 +70,7 @@ def commit_scores(task: Task, call: Call, round_number: int, digest: Digest) -> 
         raise errors.NoOwnUpdateError(round_number)
     if account.id in task.round.scores:
         raise errors.AlreadyCommittedError(round_number)
-    if digest == NOBODY:
+    if digest == ZERO_DIGEST:
         raise errors.ZeroCommitmentError()
 
     task.round.scores[account.id] = Scores(digest)

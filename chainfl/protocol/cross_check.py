@@ -26,7 +26,7 @@ _ANYBODY: Final = Address(b"")
 _WHAT_RULES_RAISE: Final = (ChainflError, AssertionError, LookupError, ValueError, TypeError, OverflowError)
 """What a history that cannot be makes of rules that were written for those that can."""
 
-Told = events.Silent | events.Credited
+Listed = events.Silent | events.Credited
 Ending = events.PhaseEntered | events.TrainExtended | events.RoundEnded
 
 
@@ -72,7 +72,7 @@ def impossible(task: Task, event: events.Event, error: Exception) -> LedgerLieEr
 
 def note(task: Task, event: events.Event) -> None:
     """Remember what was told since the phase began, until the event that ends it says what there should have been."""
-    if isinstance(event, Told):
+    if isinstance(event, Listed):
         task.round.told = (*task.round.told, event)
     elif isinstance(event, Ending):
         task.round.told = ()
@@ -131,7 +131,9 @@ def _enrolled(task: Task, event: events.Enrolled) -> None:
 
 def _left(task: Task, event: events.Left) -> None:
     account = task.accounts[event.account]
-    _expect(task, event, account.wants and account.id == event.id, f"one who takes part, as {account.id}")
+    _expect(
+        task, event, account.is_enrolled and account.id == event.id, f"one who takes part, as {account.id}"
+    )
 
 
 def _weight_set(task: Task, event: events.WeightSet) -> None:
@@ -300,7 +302,7 @@ def _compare_end(task: Task, event: Ending, now: int) -> None:
     begun = 0 if round_.phase is Phase.DRAW else round_.deadline - phase_seconds(task.config, round_.phase)
     _expect(task, event, now >= begun, f"a time after {begun}, when the phase began")
     _leave(copy, Call(_ANYBODY, now, task.round.draw_block + 1))
-    expected = [each for each in copy.events if isinstance(each, Told)]
+    expected = [each for each in copy.events if isinstance(each, Listed)]
     ends = next(each for each in copy.events if isinstance(each, Ending))
     _same(task, event, ends)
     for wanted, found in zip(expected, task.round.told, strict=False):

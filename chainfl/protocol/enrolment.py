@@ -18,7 +18,7 @@ def enrol(task: Task, call: Call, stakes: Stakes) -> None:
     """Take part from the next draw on."""
     expect_running(task)
     account = task.accounts.get(call.sender)
-    if account is not None and account.wants:
+    if account is not None and account.is_enrolled:
         raise errors.AlreadyEnrolledError()
     stake = stakes.stake_of(call.sender, task.address)
     if stake < task.config.min_stake:
@@ -27,7 +27,7 @@ def enrol(task: Task, call: Call, stakes: Stakes) -> None:
     if account is None:
         task.addresses.append(call.sender)
         account = Account(Id(len(task.addresses)), call.sender, True, 0, 0)
-    task.accounts[call.sender] = replace(account, wants=True)
+    task.accounts[call.sender] = replace(account, is_enrolled=True)
     task.events.append(events.Enrolled(account.id, call.sender))
     _apply_or_queue(task, call, call.sender, stakes)
 
@@ -36,7 +36,7 @@ def leave(task: Task, call: Call, stakes: Stakes) -> None:
     """Take no part in later draws. The stake stays locked while a round needs it."""
     account = _enrolled(task, call.sender)
 
-    task.accounts[call.sender] = replace(account, wants=False)
+    task.accounts[call.sender] = replace(account, is_enrolled=False)
     task.events.append(events.Left(account.id, call.sender))
     _apply_or_queue(task, call, call.sender, stakes)
 
@@ -80,7 +80,7 @@ def _note_absent(task: Task, call: Call, stakes: Stakes, id_: Id) -> None:
     task.accounts[account.address] = replace(account, missed=missed, absent_in=number)
     task.events.append(events.Absent(number, id_, missed))
     if missed == MOST_MISSED:
-        out = replace(account, wants=False, missed=0, absent_in=number)
+        out = replace(account, is_enrolled=False, missed=0, absent_in=number)
         task.accounts[account.address] = out
         task.events.append(events.Left(id_, account.address))
         apply_weight(task, call, account.address, stakes)
@@ -113,13 +113,13 @@ def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
 
 def _enrolled(task: Task, address: Address) -> Account:
     account = task.accounts.get(address)
-    if account is None or not account.wants:
+    if account is None or not account.is_enrolled:
         raise errors.NotEnrolledError()
     return account
 
 
 def _due_weight(task: Task, account: Account, stakes: Stakes) -> int:
-    stake = stakes.stake_of(account.address, task.address) if account.wants else 0
+    stake = stakes.stake_of(account.address, task.address) if account.is_enrolled else 0
     return weight_of(stake, task.config)
 
 

@@ -43,11 +43,11 @@ def _enrolled(task: Task, event: events.Enrolled, _: int) -> None:
     if account is None:
         task.addresses.append(event.account)
         account = Account(event.id, event.account, True, 0, 0)
-    task.accounts[event.account] = replace(account, wants=True)
+    task.accounts[event.account] = replace(account, is_enrolled=True)
 
 
 def _left(task: Task, event: events.Left, _: int) -> None:
-    task.accounts[event.account] = replace(task.accounts[event.account], wants=False)
+    task.accounts[event.account] = replace(task.accounts[event.account], is_enrolled=False)
 
 
 def _absent(task: Task, event: events.Absent, _: int) -> None:

@@ -14,7 +14,7 @@ from chainfl.types import Address, Digest, Id, Phase, Slash, TaskConfig
 
 NO_SCORE = 2**128 - 1
 """The head's score where no majority gave one."""
-NOBODY = Digest(bytes(32))
+ZERO_DIGEST = Digest(bytes(32))
 NO_ID = Id(0)
 
 
@@ -53,7 +53,7 @@ class Account:
 
     id: Id
     address: Address
-    wants: bool
+    is_enrolled: bool
     weight: int
     active_from: int
     missed: int = 0
@@ -106,7 +106,7 @@ class Proposal:
     def shares_digest(self) -> Digest:
         """Names posted shares; zero where the contract decided them."""
         if not self.shares:
-            return NOBODY
+            return ZERO_DIGEST
         return keccak256(b"".join(share.to_bytes(32, "big") for share in self.shares))
 
 
@@ -142,7 +142,7 @@ class Round:
     draw_block: int = 0
     extended: bool = False
     drawn: Drawn | None = None
-    seed: Digest = NOBODY
+    seed: Digest = ZERO_DIGEST
     expected: int = 0
     updates: dict[Id, Update] = field(default_factory=dict)
     order: tuple[Id, ...] = ()
@@ -181,7 +181,7 @@ class Task:
     round: Round
     head_root: Digest
     seed_delay: int
-    head_block: Digest = NOBODY
+    head_block: Digest = ZERO_DIGEST
     head_votes: tuple[tuple[Id, bool], ...] = ()
     voids: tuple[int, ...] = ()
     older_head: OlderHead | None = None

@@ -12,15 +12,15 @@ from chainfl.learning.models import Flat
 from chainfl.ports import Ledger
 from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.network import Network, training
-from chainfl.sim.population import People
+from chainfl.sim.population import Population
 from chainfl.types import Id
 
 
 @dataclass(slots=True)
-class Lesson:
+class SharedTraining:
     """The updates of the round that runs, trained together when the first of them is asked for."""
 
-    people: People
+    population: Population
     round_: int = 0
     updates: dict[Id, Flat] = field(default_factory=dict)
 
@@ -29,54 +29,54 @@ class Lesson:
         if round_ != self.round_:
             task = ledger.task()
             ids = training(task)
-            rows_KD = self.people.updates(task, head_D, ids)
+            rows_KD = self.population.updates(task, head_D, ids)
             self.updates, self.round_ = dict(zip(ids, rows_KD, strict=True)), round_
         return self.updates[id_]
 
 
 @dataclass(frozen=True, slots=True)
-class Pupil:
+class SharedTrainer:
     """One participant's Trainer: its own data and attack, trained beside the others."""
 
-    lesson: Lesson
+    shared: SharedTraining
     ledger: Ledger
     id_: Id
 
     @property
     def layout(self) -> Layout:
         """The tensors of the model."""
-        return self.lesson.people.trainers[self.id_].layout
+        return self.shared.population.trainers[self.id_].layout
 
     @property
     def samples(self) -> int:
         """How many samples a training pass uses."""
-        return self.lesson.people.trainers[self.id_].samples
+        return self.shared.population.trainers[self.id_].samples
 
     def train(self, head_D: Flat, round_: int) -> Flat:
         """The participant's update."""
-        return self.lesson.update(self.ledger, self.id_, head_D, round_)
+        return self.shared.update(self.ledger, self.id_, head_D, round_)
 
     def score(self, models_KD: Sequence[Flat]) -> Sequence[Score]:
         """Each model judged as this participant judges."""
-        people = self.lesson.people
-        return score(people.model, models_KD, people.held_out(self.ledger.task(), self.id_))
+        population = self.shared.population
+        return score(population.model, models_KD, population.held_out(self.ledger.task(), self.id_))
 
 
 @dataclass(slots=True)
 class FaithfulNetwork(Network):
     """The real roles; hostile validators write forged scores into their journals and commit to those."""
 
-    people: People = field(kw_only=True)
+    population: Population = field(kw_only=True)
 
     def commit_scores(self, ids: Sequence[Id]) -> None:
         """Validators judge; what hostile ones post instead is in their journals before they commit."""
-        active = [id_ for id_ in ids if id_ in self.people.active_validators(self.task)]
+        active = [id_ for id_ in ids if id_ in self.population.active_validators(self.task)]
         silent = {id_ for id_ in active if not self._forge(id_, active)}
         Network.commit_scores(self, [id_ for id_ in ids if id_ not in silent])
 
     def check(self, played: PlayedRound) -> None:
         """Redo the round. A hostile validator's distances are told by the audit; all else must hold."""
-        attack = self.people.hostility.validator
+        attack = self.population.adversary.validator
         lies = attack is not None and (attack.forges or attack.copies)
         for finding in check_round(played, self.store, self.chain.mix_hash):
             forgiven = lies and finding.check == "scores" and played.before.config.rule.is_elected
@@ -88,14 +88,14 @@ class FaithfulNetwork(Network):
 
     def _forge(self, id_: Id, active: Sequence[Id]) -> bool:
         """Put what this validator posts into its journal; False when it stays silent."""
-        attack, task = self.people.hostility.validator, self.task
+        attack, task = self.population.adversary.validator, self.task
         if attack is None or not (attack.forges or attack.copies or attack.is_silent):
             return True
         honest = {
             each: judge(self.participants[task.by_id(each).address], task)
             for each in dict.fromkeys((*active[:1], id_))
         }
-        posted = self.people.posted(task, honest).get(id_)
+        posted = self.population.posted(task, honest).get(id_)
         if posted is None:
             return False
         me, number = self.participants[task.by_id(id_).address], task.round.number

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from chainfl.errors import ToolMissingError
-from chainfl.sim.run import RoundFacts
+from chainfl.sim.run import RoundMetrics
 
 BLUE: Final = "#2b6cb0"
 RED: Final = "#c05621"
@@ -14,7 +14,7 @@ MARKED: Final = 40
 """Up to so many rounds, each has a dot."""
 
 
-def draw_plots(folder: Path, facts: Sequence[RoundFacts], title: str) -> list[Path]:
+def draw_plots(folder: Path, facts: Sequence[RoundMetrics], title: str) -> list[Path]:
     """Write the three pictures of a run into the folder.
 
     Raises:
@@ -45,14 +45,14 @@ def draw_plots(folder: Path, facts: Sequence[RoundFacts], title: str) -> list[Pa
     return written
 
 
-def _accuracy(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+def _accuracy(axes: Any, rounds: Sequence[int], facts: Sequence[RoundMetrics]) -> None:
     marker = "o" if len(rounds) <= MARKED else None
     axes.plot(rounds, [one.accuracy for one in facts], color=BLUE, marker=marker, markersize=4)
     axes.set_ylim(0, 1)
     axes.grid(axis="y", alpha=0.3)
 
 
-def _shares(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+def _shares(axes: Any, rounds: Sequence[int], facts: Sequence[RoundMetrics]) -> None:
     parts = (
         ("honest", BLUE, [one.share_honest for one in facts]),
         ("hostile", RED, [one.share_hostile for one in facts]),
@@ -62,7 +62,7 @@ def _shares(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> No
     axes.set_ylim(0, 1)
 
 
-def _committee(axes: Any, rounds: Sequence[int], facts: Sequence[RoundFacts]) -> None:
+def _committee(axes: Any, rounds: Sequence[int], facts: Sequence[RoundMetrics]) -> None:
     acting = [float(one.acting_hostile) for one in facts]
     excused = [float(one.hostile_in_committee - one.acting_hostile) for one in facts]
     honest = [float(one.committee - one.hostile_in_committee) for one in facts]

@@ -50,7 +50,7 @@ def train_here(
 
 
 @dataclass(frozen=True, slots=True)
-class Hostility:
+class Adversary:
     """Who is hostile and how."""
 
     ids: frozenset[Id] = frozenset()
@@ -84,12 +84,12 @@ class Hostility:
 
 
 @dataclass(slots=True)
-class People:
+class Population:
     """All participants' trainers, and what the hostile ones do with them."""
 
     trainers: Mapping[Id, Trainer]
     classes: int
-    hostility: Hostility
+    adversary: Adversary
     train_all: Engine = train_here
     _rows: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     _wrong: dict[str, Labels] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class People:
 
     def updates(self, task: Task, head_D: Flat, ids: Sequence[Id]) -> NDArray[np.float32]:
         """Everybody's update of the round, KxD in the order of the ids; valid until the next call."""
-        hostile = self.hostility.trainers(task, ids)
+        hostile = self.adversary.trainers(task, ids)
         jobs = [
             Job(self._train_on(id_, id_ in hostile), self.trainers[id_].seed(task.round.number))
             for id_ in ids
@@ -123,17 +123,17 @@ class People:
 
     def held_out(self, task: Task, id_: Id) -> Samples:
         """What a validator scores with: its held-out samples, under wrong labels if that is its attack."""
-        clean, attack = self.trainers[id_].held_out, self.hostility.validator
+        clean, attack = self.trainers[id_].held_out, self.adversary.validator
         flips = attack is not None and attack.flips and id_ in self.active_validators(task)
         return clean.with_labels(self._wrong_labels("flip", clean)) if flips else clean
 
     def active_validators(self, task: Task) -> tuple[Id, ...]:
         """The validators that are hostile in this round."""
-        return () if self.hostility.workers_a_round else self.hostility.active_members(task.round.committee)
+        return () if self.adversary.workers_a_round else self.adversary.active_members(task.round.committee)
 
     def posted(self, task: Task, honest: Mapping[Id, Scores]) -> dict[Id, Scores]:
         """What the validators post in place of their honest scores; who stays silent is left out."""
-        attack, active = self.hostility.validator, self.active_validators(task)
+        attack, active = self.adversary.validator, self.active_validators(task)
         if attack is None:
             return dict(honest)
         first = next((honest[id_].entries for id_ in active if id_ in honest), None)
@@ -150,17 +150,17 @@ class People:
         return answer
 
     def _friends(self, task: Task) -> list[int]:
-        return [index for index, id_ in enumerate(task.round.order) if id_ in self.hostility.ids]
+        return [index for index, id_ in enumerate(task.round.order) if id_ in self.adversary.ids]
 
     def _train_on(self, id_: Id, is_hostile: bool) -> Samples:
-        clean, attack = self.trainers[id_].train_on, self.hostility.worker
+        clean, attack = self.trainers[id_].train_on, self.adversary.worker
         if not is_hostile or attack is None or attack.labels is None:
             return clean
         return clean.with_labels(self._wrong_labels(attack.name, clean))
 
     def _wrong_labels(self, name: str, samples: Samples) -> Labels:
         """The whole data set's labels under an attack, made once and shared."""
-        attack = self.hostility.worker
+        attack = self.adversary.worker
         if name not in self._wrong:
             change = attack.labels if attack is not None and attack.name == name else None
             self._wrong[name] = (
@@ -171,16 +171,16 @@ class People:
     def _forge_updates(
         self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
     ) -> None:
-        attack = self.hostility.worker
+        attack = self.adversary.worker
         if not hostile or attack is None or attack.update is None:
             return
         at = [index for index, id_ in enumerate(ids) if id_ in hostile]
         honest_HD = rows_KD[at]
         workers = max(len(hostile), sum(id_ not in task.round.committee for id_ in ids))
         for own, index in enumerate(at):
-            seed = training_seed(self.hostility.seed, "attack", ids[index], task.round.number)
+            seed = training_seed(self.adversary.seed, "attack", ids[index], task.round.number)
             scene = Scene(head_D, honest_HD, own, workers, seed)
-            rows_KD[index] = forged_update(attack, self.hostility.values, scene)
+            rows_KD[index] = forged_update(attack, self.adversary.values, scene)
 
     def _room(self, rows: int, size: int) -> NDArray[np.float32]:
         """Rows for this round's updates; the memory is used again from round to round."""

@@ -23,7 +23,7 @@ from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
 from chainfl.sim.memory import MemoryLedger
 from chainfl.sim.network import Network
-from chainfl.sim.population import People
+from chainfl.sim.population import Population
 from chainfl.types import Digest, Id, Phase
 
 _SALT = bytes(32)
@@ -69,7 +69,7 @@ class Names:
 class QuickNetwork(Network):
     """The same rounds without bytes. `head` is the model of the task's head."""
 
-    people: People = field(kw_only=True)
+    population: Population = field(kw_only=True)
     head: Vector = field(kw_only=True)
     updates: dict[Id, Vector] = field(default_factory=dict)
     names: dict[Id, Digest] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class QuickNetwork(Network):
         if not ids:
             return
         head_D: Flat = decode(self.head, task.config.scale)
-        for id_, row_D in zip(ids, self.people.updates(task, head_D, ids), strict=True):
+        for id_, row_D in zip(ids, self.population.updates(task, head_D, ids), strict=True):
             try:
                 self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
             except ParameterRangeError:
@@ -103,7 +103,7 @@ class QuickNetwork(Network):
     def commit_scores(self, ids: Sequence[Id]) -> None:
         """Let the whole committee judge at once."""
         task = self.task
-        kind, posted = score_kind(task.config.rule), self.people.posted(task, self._judge(task, ids))
+        kind, posted = score_kind(task.config.rule), self.population.posted(task, self._judge(task, ids))
         self.scores = {id_: encode_scores(kind, scores) for id_, scores in posted.items()}
         roots = ordered_roots(task)
         for id_, scores in self.scores.items():
@@ -149,7 +149,7 @@ class QuickNetwork(Network):
         ordered = [self.updates[id_] for id_ in task.round.order]
         kind = score_kind(task.config.rule)
         models = [self.head, *ordered] if kind is ScoreKind.LOSS else [self.head]
-        judged = self.people.judge(task, Decoded(models, task.config.scale), ids) if ids else {}
+        judged = self.population.judge(task, Decoded(models, task.config.scale), ids) if ids else {}
         if kind is ScoreKind.LOSS:
             return {id_: Scores(scores[0], scores[1:]) for id_, scores in judged.items()}
         if kind is ScoreKind.VOUCH:
@@ -173,7 +173,7 @@ class QuickNetwork(Network):
         return MemoryLedger(self.chain, self.ledger.address, self.task.by_id(id_).address)
 
     def _samples(self, id_: Id) -> int:
-        return min(self.people.trainers[id_].samples, self.task.config.max_samples)
+        return min(self.population.trainers[id_].samples, self.task.config.max_samples)
 
     def _seal(self, task: Task, phase: Phase, id_: Id, payload: Digest) -> Digest:
         sender, number = task.by_id(id_).address, task.round.number

@@ -17,7 +17,7 @@ from chainfl.learning.models import Flat
 from chainfl.learning.train import Job, Recipe, train
 
 
-class Pupil:
+class RemoteTrainer:
     """One worker process: trains what it is sent, with one torch thread."""
 
     def train(
@@ -85,7 +85,7 @@ def ray_engine(workers: int | None = None) -> Iterator[RayEngine]:
         warnings.simplefilter("ignore")
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
         try:
-            remote = ray.remote(num_cpus=1)(Pupil)
+            remote = ray.remote(num_cpus=1)(RemoteTrainer)
             yield RayEngine(ray, [remote.remote() for _ in range(count)])
         finally:
             ray.shutdown()

@@ -1,7 +1,7 @@
 """A chain's run played again: its seeds, weights, silences and votes from a trace, its learning from the participants.
 
 Everything else is done anew by the real roles, so that the same model root in every round shows that what is simulated
-is what ran. A trace is what `chainfl task trace --json` prints; `Told` is one that was read.
+is what ran. A trace is what `chainfl task trace --json` prints; `Trace` is one that was read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,11 +35,11 @@ from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import judge, seal_scores
-from chainfl.sim.faithful import Lesson, Pupil
+from chainfl.sim.faithful import SharedTrainer, SharedTraining
 from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
-from chainfl.sim.population import Hostility, People
+from chainfl.sim.population import Adversary, Population
 from chainfl.sim.terms import BUDGET
 from chainfl.types import WAD, Address, Id, Phase, TaskConfig
 
@@ -49,7 +49,7 @@ DEVNET_SEED: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Trace:
     """A trace: the task's terms, its accounts, and its rounds as `trace_round` tells them."""
 
     chain_id: int
@@ -61,7 +61,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ReplayParticipant:
     """One participant as `--participants` describes it: its part of a data set, its master seed, its attack."""
 
     client: int
@@ -106,7 +106,7 @@ def trace_of(
     }
 
 
-def read_trace(path: Path, store: BlobStore | None = None) -> Told:
+def read_trace(path: Path, store: BlobStore | None = None) -> Trace:
     """A trace from its file; the manifest comes with it or from the store.
 
     Raises:
@@ -130,21 +130,21 @@ def read_trace(path: Path, store: BlobStore | None = None) -> Told:
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is no trace: {error}; take chainfl task trace --json") from None
     task = Address(_hex(path, "task", metrics["task"]))
-    return Told(
+    return Trace(
         chain_id, task, config, _manifest(path, metrics.get("manifest"), config, store), accounts, rounds
     )
 
 
-def read_participants(path: Path) -> dict[Id, Holder]:
+def read_participants(path: Path) -> dict[Id, ReplayParticipant]:
     """Who has which data, by enrolment id.
 
     Raises:
         InputError: the file is not such a map.
     """
     plain = _read_json(path)
-    people = plain.get("participants", plain)
+    population = plain.get("participants", plain)
     try:
-        return {Id(int(id_)): Holder(**holder) for id_, holder in people.items()}
+        return {Id(int(id_)): ReplayParticipant(**fields) for id_, fields in population.items()}
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path}: participants map enrolment ids to client, clients, …: {error}") from None
 
@@ -154,7 +154,7 @@ def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[st
     return {
         "participants": {
             str(number + 1): asdict(
-                Holder(
+                ReplayParticipant(
                     number,
                     len(names),
                     partition_seed=DEVNET_SEED,
@@ -170,19 +170,21 @@ def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[st
 # Playing it again
 
 
-def replay(told: Told, holders: Mapping[Id, Holder], data: str | Path | None = None) -> Iterator[Replayed]:
+def replay(
+    trace: Trace, described: Mapping[Id, ReplayParticipant], data: str | Path | None = None
+) -> Iterator[Replayed]:
     """Play the rounds of a trace with these participants; each comes with whether the chain's root was the same.
 
     Raises:
         InputError: a participant of the trace is not described, or its data is not there.
         VerificationError: the first model is not the task's, or somebody acted who has no such role here.
     """
-    missing = sorted(set(told.accounts) - set(holders))
+    missing = sorted(set(trace.accounts) - set(described))
     if missing:
         raise InputError(f"participants {', '.join(map(str, missing))} of the trace are not described")
-    people = People(_trainers(told, holders, data), 0, Hostility())
-    net = _network(told, people)
-    for record in told.rounds:
+    population = Population(_trainers(trace, described, data), 0, Adversary())
+    net = _network(trace, population)
+    for record in trace.rounds:
         net.record = record
         net.begin()
         played = play_round(net)
@@ -196,7 +198,7 @@ def replay(told: Told, holders: Mapping[Id, Holder], data: str | Path | None = N
 class ReplayNetwork(Network):
     """The real roles; who acts, which way each votes and who lied is what the trace says."""
 
-    people: People = field(kw_only=True)
+    population: Population = field(kw_only=True)
     record: Mapping[str, Any] = field(default_factory=dict)
     later: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -328,44 +330,50 @@ class ReplayNetwork(Network):
         take(self.task, event, self.chain.block_number)
 
 
-def _network(told: Told, people: People) -> ReplayNetwork:
+def _network(trace: Trace, population: Population) -> ReplayNetwork:
     """The task as its creation and its enrolments left it, with the chain's own addresses."""
-    chain = Chain(World(told.chain_id, _REGISTRY, Floors(1)), bytes(32))
-    store, config = MemoryStore(), told.config
+    chain = Chain(World(trace.chain_id, _REGISTRY, Floors(1)), bytes(32))
+    store, config = MemoryStore(), trace.config
     first = name_model(
-        encode(initial_flat(told.manifest.model, told.manifest.seed), config.scale),
+        encode(initial_flat(trace.manifest.model, trace.manifest.seed), config.scale),
         config.scale,
-        record_layout(told.manifest.model),
+        record_layout(trace.manifest.model),
     )
     if first.node.root != config.first_root:
         raise VerificationError(
-            f"the first model of {told.manifest.model} has root {first.node.root.hex()} here, "
+            f"the first model of {trace.manifest.model} has root {first.node.root.hex()} here, "
             f"the task's has {config.first_root.hex()}"
         )
     put_model(store, first)
     chain.world.create_task(
-        chain.call(_SPONSOR), told.task, config, config.rounds * min(BUDGET, config.min_stake // 5)
+        chain.call(_SPONSOR), trace.task, config, config.rounds * min(BUDGET, config.min_stake // 5)
     )
-    task, lesson, participants = chain.world.tasks[told.task], Lesson(people), dict[Address, Participant]()
-    for id_, account in sorted(told.accounts.items()):
+    task, shared, participants = (
+        chain.world.tasks[trace.task],
+        SharedTraining(population),
+        dict[Address, Participant](),
+    )
+    for id_, account in sorted(trace.accounts.items()):
         take(task, events.Enrolled(id_, account), 0)
-        ledger = MemoryLedger(chain, told.task, account)
-        pupil = Pupil(lesson, ledger, id_)
-        participants[account] = Participant(ledger, store, pupil, MemoryJournal(keccak256(account)))
-    keeper = MemoryLedger(chain, told.task, _KEEPER)
-    return ReplayNetwork(chain, keeper, store, participants, {}, people=people)
+        ledger = MemoryLedger(chain, trace.task, account)
+        trainer = SharedTrainer(shared, ledger, id_)
+        participants[account] = Participant(ledger, store, trainer, MemoryJournal(keccak256(account)))
+    keeper = MemoryLedger(chain, trace.task, _KEEPER)
+    return ReplayNetwork(chain, keeper, store, participants, {}, population=population)
 
 
-def _trainers(told: Told, holders: Mapping[Id, Holder], data: str | Path | None) -> dict[Id, Trainer]:
+def _trainers(
+    trace: Trace, described: Mapping[Id, ReplayParticipant], data: str | Path | None
+) -> dict[Id, Trainer]:
     """Every participant's trainer, made as its node makes it."""
-    manifest = told.manifest
+    manifest = trace.manifest
     recipe = Recipe(manifest.learning_rate / WAD, manifest.batch, manifest.local_epochs)
     spec = LearningSpec(manifest.model, manifest.dataset, recipe, manifest.seed, manifest.score_samples)
     loaded: dict[str, Dataset] = {}
     dealt: dict[tuple[str, str, int, int], Parts] = {}
     trainers = {}
-    for id_ in sorted(told.accounts):
-        one = holders[id_]
+    for id_ in sorted(trace.accounts):
+        one = described[id_]
         name = one.dataset or manifest.dataset
         if name not in loaded:
             loaded[name] = load(name, data)
@@ -396,9 +404,9 @@ def _one_too_high(model_D: Vector) -> Vector:
     return wrong
 
 
-def _manifest(path: Path, told: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
-    if told is not None:
-        encoded = _hex(path, "manifest", told)
+def _manifest(path: Path, trace: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
+    if trace is not None:
+        encoded = _hex(path, "manifest", trace)
         if Cid.of(encoded, Codec.DAG_CBOR).digest != config.manifest:
             raise VerificationError(f"{path}: its manifest is not the one that the task names")
         return Manifest.decode(encoded)

@@ -13,9 +13,9 @@ from chainfl.execution import head_model
 from chainfl.learning.evaluate import score_many
 from chainfl.protocol.state import Task
 from chainfl.sim.network import play_round
-from chainfl.sim.population import Hostility
+from chainfl.sim.population import Adversary
 from chainfl.sim.quick import Decoded, QuickNetwork
-from chainfl.sim.simulation import Setting
+from chainfl.sim.simulation import Simulation
 from chainfl.types import TOTAL, Id, Outcome, Phase
 
 WINDOW: Final = 30
@@ -25,7 +25,7 @@ LAST: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class RoundFacts:
+class RoundMetrics:
     """What one round showed. A loss that is no number is None.
 
     Shares are parts of one; on ranks they are counted by who is included.
@@ -54,22 +54,22 @@ class RoundFacts:
         return asdict(self)
 
 
-def play(setting: Setting, facts: list[RoundFacts]) -> Iterator[RoundFacts]:
+def play(simulation: Simulation, facts: list[RoundMetrics]) -> Iterator[RoundMetrics]:
     """Play the rounds that are left; each one's facts are also added to `facts`, which holds those of earlier ones."""
-    net = setting.net
-    while net.task.round.phase is not Phase.ENDED and not is_finished(setting, facts):
+    net = simulation.net
+    while net.task.round.phase is not Phase.ENDED and not is_finished(simulation, facts):
         started = time.perf_counter()
         played = play_round(net)
-        accuracy, loss = test_head(setting)
-        one = facts_of(played, setting.people.hostility, accuracy, loss, time.perf_counter() - started)
+        accuracy, loss = test_head(simulation)
+        one = facts_of(played, simulation.population.adversary, accuracy, loss, time.perf_counter() - started)
         net.chain.world.log.clear()
         facts.append(one)
         yield one
 
 
-def is_finished(setting: Setting, facts: Sequence[RoundFacts]) -> bool:
+def is_finished(simulation: Simulation, facts: Sequence[RoundMetrics]) -> bool:
     """Whether the run's stopping rule ends it before its last round."""
-    return setting.experiment.stop == "sabfl" and has_settled([one.accuracy for one in facts])
+    return simulation.experiment.stop == "sabfl" and has_settled([one.accuracy for one in facts])
 
 
 def has_settled(accuracies: Sequence[float], window: int = WINDOW) -> bool:
@@ -82,34 +82,34 @@ def has_settled(accuracies: Sequence[float], window: int = WINDOW) -> bool:
     return any(later < earlier for earlier, later in pairwise(steadiness))
 
 
-def test_head(setting: Setting) -> tuple[float, float]:
+def test_head(simulation: Simulation) -> tuple[float, float]:
     """Accuracy and loss of the head on the data set's test samples."""
-    flats = Decoded([head_of(setting)], setting.net.task.config.scale)
-    found = score_many(setting.people.model, flats, [setting.test])[0][0]
+    flats = Decoded([head_of(simulation)], simulation.net.task.config.scale)
+    found = score_many(simulation.population.model, flats, [simulation.test])[0][0]
     return found.accuracy, found.loss
 
 
-def head_of(setting: Setting) -> Vector:
+def head_of(simulation: Simulation) -> Vector:
     """The head's model."""
-    net = setting.net
+    net = simulation.net
     return net.head if isinstance(net, QuickNetwork) else head_model(net.store, net.task)
 
 
 def facts_of(
-    played: PlayedRound, hostility: Hostility, accuracy: float, loss: float, seconds: float
-) -> RoundFacts:
+    played: PlayedRound, adversary: Adversary, accuracy: float, loss: float, seconds: float
+) -> RoundMetrics:
     """Who took part, what the rule gave to whom, and how good the head is now."""
     standing = played.standing()
     round_ = standing.round
     trained = [id_ for id_ in round_.updates if id_ not in round_.committee]
-    hostile = set(hostility.trainers(standing, sorted(round_.updates))) & set(trained)
-    members = () if hostility.workers_a_round else hostility.members(round_.committee)
-    acting = () if hostility.workers_a_round else hostility.active_members(round_.committee)
+    hostile = set(adversary.trainers(standing, sorted(round_.updates))) & set(trained)
+    members = () if adversary.workers_a_round else adversary.members(round_.committee)
+    acting = () if adversary.workers_a_round else adversary.active_members(round_.committee)
     parts = parts_of(standing, played.outcome)
     hostile_part = sum(part for id_, part in parts.items() if id_ in hostile)
     ended = played.ended
     assert ended is not None
-    return RoundFacts(
+    return RoundMetrics(
         round=played.number,
         outcome=played.outcome.name.lower(),
         model_root=ended.head_root.hex(),
@@ -142,7 +142,7 @@ def parts_of(standing: Task, outcome: Outcome) -> dict[Id, float]:
     return {id_: share / TOTAL for id_, share in zip(round_.order, shares[1:], strict=True)}
 
 
-def summary(facts: Sequence[RoundFacts]) -> dict[str, object]:
+def summary(facts: Sequence[RoundMetrics]) -> dict[str, object]:
     """What the whole run showed."""
     accuracies = [one.accuracy for one in facts]
     last = accuracies[-LAST:]

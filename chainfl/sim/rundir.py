@@ -18,16 +18,16 @@ from chainfl.protocol.state import Task
 from chainfl.sim.experiment import Experiment, as_plain, from_plain
 from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.quick import QuickNetwork
-from chainfl.sim.run import RoundFacts, head_of
+from chainfl.sim.run import RoundMetrics, head_of
 from chainfl.sim.selfish import SelfishFacts
-from chainfl.sim.simulation import TASK, Setting
+from chainfl.sim.simulation import TASK, Simulation
 
 EXPERIMENT: Final = "experiment.json"
 METRICS: Final = "metrics.jsonl"
 CHECKPOINT: Final = "checkpoint.json"
 BLOBS: Final = "blobs"
 
-Facts = TypeVar("Facts", RoundFacts, SelfishFacts)
+Facts = TypeVar("Facts", RoundMetrics, SelfishFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ def read_plan(folder: Path) -> Plan:
     return Plan(from_plain(plain["experiment"]), bool(plain["faithful"]), plain["data"])
 
 
-def keep(folder: Path, setting: Setting, facts: Sequence[RoundFacts]) -> None:
+def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) -> None:
     """Write down the newest round and the state after it."""
-    one, chain = facts[-1], setting.net.chain
+    one, chain = facts[-1], simulation.net.chain
     with (folder / METRICS).open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(one.as_plain()) + "\n")
     head = f"head-{one.round}.bin"
-    if isinstance(setting.net, QuickNetwork):
-        write_whole(folder / head, to_bytes(head_of(setting)))
+    if isinstance(simulation.net, QuickNetwork):
+        write_whole(folder / head, to_bytes(head_of(simulation)))
     state = {
         "round": one.round,
         "head": head,
@@ -88,7 +88,7 @@ def keep(folder: Path, setting: Setting, facts: Sequence[RoundFacts]) -> None:
         "block_number": chain.block_number,
         "balances": pack(chain.world.balances),
         "registry": pack(chain.world.registry),
-        "task": pack(setting.net.task),
+        "task": pack(simulation.net.task),
     }
     write_whole(folder / CHECKPOINT, json.dumps(state))
     forget_other_heads(folder, head)
@@ -101,7 +101,7 @@ def forget_other_heads(folder: Path, head: str) -> None:
             old.unlink()
 
 
-def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
+def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
     """Bring a fresh setting to where the run stopped; answers the facts of the rounds played.
 
     Raises:
@@ -111,7 +111,7 @@ def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
         (folder / METRICS).unlink(missing_ok=True)
         return []
     state = read_json(folder / CHECKPOINT, "there is no checkpoint")
-    chain, net = setting.net.chain, setting.net
+    chain, net = simulation.net.chain, simulation.net
     try:
         task, registry = unpack(Task, state["task"]), unpack(Registry, state["registry"])
         chain.now, chain.block_number = int(state["now"]), int(state["block_number"])
@@ -124,7 +124,7 @@ def restore(folder: Path, setting: Setting) -> list[RoundFacts]:
     chain.world.tasks[TASK], chain.world.registry = task, registry
     if isinstance(net, QuickNetwork):
         net.head = read_head(folder / head, task.config.dimension, task.head_root)
-    return read_facts(folder / METRICS, round_, RoundFacts)
+    return read_facts(folder / METRICS, round_, RoundMetrics)
 
 
 def read_head(path: Path, size: int, root: bytes) -> Vector:

@@ -74,7 +74,7 @@ class SelfishFacts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stage:
+class SelfishSetup:
     """Everybody's samples, internal clients first, and the test samples of each internal client's classes."""
 
     experiment: Selfish
@@ -106,62 +106,62 @@ class Step:
     external: int
 
 
-Method = Callable[[Stage, Flat, int], Step]
+Method = Callable[[SelfishSetup, Flat, int], Step]
 
 
-def _varsel(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _varsel(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Norms of all, updates of the sampled; the parts minimise the variance bound."""
-    internal = stage.experiment.internal
-    rows = stage.updates(head_D, range(len(stage.clients)), round_)
+    internal = setup.experiment.internal
+    rows = setup.updates(head_D, range(len(setup.clients)), round_)
     chosen = choose(
-        rows[:internal] - head_D, rows[internal:] - head_D, stage.experiment.budget, stage.rng(round_)
+        rows[:internal] - head_D, rows[internal:] - head_D, setup.experiment.budget, setup.rng(round_)
     )
-    parts = step_shares(internal, chosen.sampled, chosen.exact, stage.external)
+    parts = step_shares(internal, chosen.sampled, chosen.exact, setup.external)
     return Step(rows, parts, len(chosen.sampled))
 
 
-def _local(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _local(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """The internal clients alone."""
-    return _equal(stage.updates(head_D, range(stage.experiment.internal), round_), stage)
+    return _equal(setup.updates(head_D, range(setup.experiment.internal), round_), setup)
 
 
-def _fedavg(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _fedavg(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """A random set of the budget's size beside the internal clients, all alike."""
-    return _equal(stage.updates(head_D, _with_internal(stage, _drawn(stage, round_)), round_), stage)
+    return _equal(setup.updates(head_D, _with_internal(setup, _drawn(setup, round_)), round_), setup)
 
 
-def _fedprox(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _fedprox(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """As FedAvg, with local training held near the head."""
-    ids, mu = _with_internal(stage, _drawn(stage, round_)), stage.experiment.proximal
-    return _equal(stage.updates(head_D, ids, round_, proximal=mu), stage)
+    ids, mu = _with_internal(setup, _drawn(setup, round_)), setup.experiment.proximal
+    return _equal(setup.updates(head_D, ids, round_, proximal=mu), setup)
 
 
-def _skew(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _skew(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Power of choice: of twice the budget's number drawn at random, those with the highest loss of the head."""
-    drawn = _drawn(stage, round_, 2 * stage.experiment.budget)
-    judged = score_many(stage.experiment.model, [head_D], [stage.clients[k] for k in drawn])[0]
+    drawn = _drawn(setup, round_, 2 * setup.experiment.budget)
+    judged = score_many(setup.experiment.model, [head_D], [setup.clients[k] for k in drawn])[0]
     by_loss = sorted(range(len(drawn)), key=lambda place: (-judged[place].loss, drawn[place]))
-    chosen = sorted(drawn[place] for place in by_loss[: stage.experiment.budget])
-    return _equal(stage.updates(head_D, _with_internal(stage, chosen), round_), stage)
+    chosen = sorted(drawn[place] for place in by_loss[: setup.experiment.budget])
+    return _equal(setup.updates(head_D, _with_internal(setup, chosen), round_), setup)
 
 
-def _ocs(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _ocs(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Optimal client sampling: by the size of the update, weighed so that the mean stays what it is."""
-    internal, budget = stage.experiment.internal, stage.experiment.budget
-    rows = stage.updates(head_D, range(len(stage.clients)), round_)
+    internal, budget = setup.experiment.internal, setup.experiment.budget
+    rows = setup.updates(head_D, range(len(setup.clients)), round_)
     sizes = np.linalg.norm(rows[internal:] - head_D, axis=1)
     chances = sampling_chances(sizes, budget)
-    taken = stage.rng(round_).random(stage.external) < chances
-    inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / stage.external * budget
+    taken = setup.rng(round_).random(setup.external) < chances
+    inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / setup.external * budget
     weights = np.concatenate([np.ones(internal), inverse])
     return Step(rows, list(weights / weights.sum()), int(taken.sum()))
 
 
-def _per_fl(stage: Stage, head_D: Flat, round_: int) -> Step:
+def _per_fl(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """First-order MAML: each step's gradient is taken after one step ahead; internal clients adapt it later."""
-    ids = _with_internal(stage, _drawn(stage, round_))
-    rows = np.stack([_maml(stage, head_D, k, round_) for k in ids])
-    return _equal(rows, stage)
+    ids = _with_internal(setup, _drawn(setup, round_))
+    rows = np.stack([_maml(setup, head_D, k, round_) for k in ids])
+    return _equal(rows, setup)
 
 
 METHODS: Final[Mapping[str, Method]] = {
@@ -210,13 +210,15 @@ def selfish_with(name: str, changes: Mapping[str, Any]) -> Selfish:
     return replace(SELFISH[name], recipe=replace(SELFISH[name].recipe, **recipe), **rest)
 
 
-def set_stage(experiment: Selfish, data: str | None = None) -> Stage:
+def set_up_selfish(experiment: Selfish, data: str | None = None) -> SelfishSetup:
     """Deal the data; the first clients are the internal ones."""
     dataset = load(experiment.dataset, data)
     seed = training_seed(experiment.seed, "partition", 0, 0)
     parts = partition(dataset, experiment.partition, experiment.clients, seed)
     clients = [dataset.rows(rows) for rows in parts]
-    return Stage(experiment, clients, [tests_like(dataset, own) for own in clients[: experiment.internal]])
+    return SelfishSetup(
+        experiment, clients, [tests_like(dataset, own) for own in clients[: experiment.internal]]
+    )
 
 
 def tests_like(dataset: Dataset, own: Samples) -> Samples:
@@ -226,38 +228,38 @@ def tests_like(dataset: Dataset, own: Samples) -> Samples:
 
 
 @dataclass(slots=True)
-class Course:
+class SelfishProgress:
     """How far a run has come: the head, and what each round showed."""
 
     head: Vector
     facts: list[SelfishFacts] = field(default_factory=list)
 
 
-def first_course(experiment: Selfish) -> Course:
+def first_progress(experiment: Selfish) -> SelfishProgress:
     """Before the first round."""
-    return Course(encode(initial_flat(experiment.model, experiment.seed), experiment.scale))
+    return SelfishProgress(encode(initial_flat(experiment.model, experiment.seed), experiment.scale))
 
 
-def play_selfish(stage: Stage, course: Course | None = None) -> Iterator[SelfishFacts]:
+def play_selfish(setup: SelfishSetup, progress: SelfishProgress | None = None) -> Iterator[SelfishFacts]:
     """The rounds that are left: the method's step, exactly combined, tested on what the internal clients care for.
 
     `course` moves on with every round; without it the run starts anew.
     """
-    experiment = stage.experiment
-    course = first_course(experiment) if course is None else course
-    for round_ in range(len(course.facts) + 1, experiment.rounds + 1):
+    experiment = setup.experiment
+    progress = first_progress(experiment) if progress is None else progress
+    for round_ in range(len(progress.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
-        step = METHODS[experiment.method](stage, decode(course.head, experiment.scale), round_)
-        course.head = combine_parts(step.models, step.parts, experiment.scale)
+        step = METHODS[experiment.method](setup, decode(progress.head, experiment.scale), round_)
+        progress.head = combine_parts(step.models, step.parts, experiment.scale)
         one = SelfishFacts(
             round_,
-            merkle.root(course.head).hex(),
-            internal_accuracy(stage, decode(course.head, experiment.scale), round_),
+            merkle.root(progress.head).hex(),
+            internal_accuracy(setup, decode(progress.head, experiment.scale), round_),
             step.external,
             float(sum(step.parts[experiment.internal :])),
             time.perf_counter() - started,
         )
-        course.facts.append(one)
+        progress.facts.append(one)
         yield one
 
 
@@ -269,16 +271,16 @@ def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: in
     return combine(None, vectors, [0, *shares])
 
 
-def internal_accuracy(stage: Stage, head_D: Flat, round_: int) -> float:
+def internal_accuracy(setup: SelfishSetup, head_D: Flat, round_: int) -> float:
     """The mean over internal clients of the accuracy on their classes; Per-FL adapts to each by one step first."""
-    model, recipe = stage.experiment.model, stage.experiment.recipe
+    model, recipe = setup.experiment.model, setup.experiment.recipe
     found = []
-    for k, test in enumerate(stage.tests):
+    for k, test in enumerate(setup.tests):
         own_D = head_D
-        if stage.experiment.method == "per-fl":
-            seed = training_seed(stage.experiment.seed, "adapt", k, round_)
+        if setup.experiment.method == "per-fl":
+            seed = training_seed(setup.experiment.seed, "adapt", k, round_)
             own_D = train(
-                model, head_D, stage.clients[k], replace(recipe, local_steps=1), seed, round_=round_
+                model, head_D, setup.clients[k], replace(recipe, local_steps=1), seed, round_=round_
             )
         found.append(score(model, [own_D], test)[0].accuracy)
     return sum(found) / len(found)
@@ -298,10 +300,10 @@ def sampling_chances(sizes_N: NDArray[np.floating[Any]], budget: int) -> NDArray
         sure |= chances > 1
 
 
-def _maml(stage: Stage, head_D: Flat, client: int, round_: int) -> Flat:
-    experiment = stage.experiment
+def _maml(setup: SelfishSetup, head_D: Flat, client: int, round_: int) -> Flat:
+    experiment = setup.experiment
     one = replace(experiment.recipe, local_steps=1)
-    ahead, samples, model_D = replace(one, learning_rate=experiment.inner_rate), stage.clients[client], head_D
+    ahead, samples, model_D = replace(one, learning_rate=experiment.inner_rate), setup.clients[client], head_D
     for step in range(experiment.recipe.local_steps or 1):
         seed = training_seed(experiment.seed, "ahead", client, round_ * 1000 + step)
         looked_D = train(experiment.model, model_D, samples, ahead, seed, round_=round_)
@@ -310,16 +312,16 @@ def _maml(stage: Stage, head_D: Flat, client: int, round_: int) -> Flat:
     return model_D
 
 
-def _drawn(stage: Stage, round_: int, count: int | None = None) -> list[int]:
+def _drawn(setup: SelfishSetup, round_: int, count: int | None = None) -> list[int]:
     """External clients drawn at random, by index."""
-    wanted = min(count or stage.experiment.budget, stage.external)
-    places = stage.rng(round_).permutation(stage.external)[:wanted]
-    return sorted(int(place) + stage.experiment.internal for place in places)
+    wanted = min(count or setup.experiment.budget, setup.external)
+    places = setup.rng(round_).permutation(setup.external)[:wanted]
+    return sorted(int(place) + setup.experiment.internal for place in places)
 
 
-def _with_internal(stage: Stage, external: Sequence[int]) -> list[int]:
-    return [*range(stage.experiment.internal), *external]
+def _with_internal(setup: SelfishSetup, external: Sequence[int]) -> list[int]:
+    return [*range(setup.experiment.internal), *external]
 
 
-def _equal(rows: NDArray[np.float32], stage: Stage) -> Step:
-    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - stage.experiment.internal)
+def _equal(rows: NDArray[np.float32], setup: SelfishSetup) -> Step:
+    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - setup.experiment.internal)

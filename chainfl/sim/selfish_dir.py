@@ -20,7 +20,7 @@ from chainfl.sim.rundir import (
     read_json,
     write_whole,
 )
-from chainfl.sim.selfish import Course, Selfish, SelfishFacts, first_course
+from chainfl.sim.selfish import Selfish, SelfishFacts, SelfishProgress, first_progress
 
 KEY: Final = "selfish"
 
@@ -54,35 +54,35 @@ def read_plan(folder: Path) -> SelfishPlan | None:
     return SelfishPlan(_experiment(plain[KEY]), plain.get("data"))
 
 
-def keep(folder: Path, course: Course) -> None:
+def keep(folder: Path, progress: SelfishProgress) -> None:
     """Write down the newest round and the head after it."""
-    one = course.facts[-1]
+    one = progress.facts[-1]
     with (folder / METRICS).open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(one.as_plain()) + "\n")
     head = f"head-{one.round}.bin"
-    write_whole(folder / head, to_bytes(course.head))
+    write_whole(folder / head, to_bytes(progress.head))
     state = {"round": one.round, "head": head, "root": one.model_root}
     write_whole(folder / CHECKPOINT, json.dumps(state))
     forget_other_heads(folder, head)
 
 
-def restore(folder: Path, experiment: Selfish) -> Course:
+def restore(folder: Path, experiment: Selfish) -> SelfishProgress:
     """Where the run stopped.
 
     Raises:
         InputError: the checkpoint is damaged.
     """
-    course = first_course(experiment)
+    progress = first_progress(experiment)
     if not (folder / CHECKPOINT).exists():
         (folder / METRICS).unlink(missing_ok=True)
-        return course
+        return progress
     state = read_json(folder / CHECKPOINT, "there is no checkpoint")
     try:
         round_, head, root = int(state["round"]), str(state["head"]), bytes.fromhex(state["root"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
-    model = read_head(folder / head, len(course.head), root)
-    return Course(model, read_facts(folder / METRICS, round_, SelfishFacts))
+    model = read_head(folder / head, len(progress.head), root)
+    return SelfishProgress(model, read_facts(folder / METRICS, round_, SelfishFacts))
 
 
 def _experiment(plain: Mapping[str, Any]) -> Selfish:

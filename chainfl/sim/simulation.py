@@ -23,9 +23,9 @@ from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.experiment import Experiment
-from chainfl.sim.faithful import FaithfulNetwork, Lesson, Pupil
+from chainfl.sim.faithful import FaithfulNetwork, SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
-from chainfl.sim.population import Engine, Hostility, People, train_here
+from chainfl.sim.population import Adversary, Engine, Population, train_here
 from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.terms import BUDGET, ETHER, terms_of
 from chainfl.types import Address, Id, TaskConfig
@@ -40,12 +40,12 @@ AnyNetwork = QuickNetwork | FaithfulNetwork
 
 
 @dataclass(slots=True)
-class Setting:
+class Simulation:
     """A network ready to play, and the samples that its head is tested on."""
 
     experiment: Experiment
     net: AnyNetwork
-    people: People
+    population: Population
     test: Samples
 
 
@@ -56,7 +56,7 @@ def set_up(
     faithful: bool = False,
     store: BlobStore | None = None,
     engine: Engine = train_here,
-) -> Setting:
+) -> Simulation:
     """Deal the data and open the task.
 
     Raises:
@@ -64,7 +64,7 @@ def set_up(
     """
     dataset = load(experiment.dataset, data)
     trainers, sizes = deal(experiment, dataset)
-    people = People(trainers, dataset.classes, hostility_of(experiment), engine)
+    population = Population(trainers, dataset.classes, adversary_of(experiment), engine)
     first_D = encode(initial_flat(experiment.model, experiment.seed), experiment.scale)
     held_store = store if store is not None else MemoryStore()
     config = _config(experiment, first_D, held_store if faithful else None)
@@ -74,24 +74,26 @@ def set_up(
     _create(chain, config, experiment.rounds)
     stakes = [EQUAL_STAKE if experiment.stakes == "equal" else size * ETHER for size in sizes]
     enrol_all(chain, TASK, {account_of(id_): stake for id_, stake in zip(trainers, stakes, strict=True)})
-    net = network(chain, held_store, people, first_D, faithful=faithful)
+    net = network(chain, held_store, population, first_D, faithful=faithful)
     test = dataset.test()
-    return Setting(experiment, net, people, test.first(experiment.test_samples or len(test)))
+    return Simulation(experiment, net, population, test.first(experiment.test_samples or len(test)))
 
 
-def network(chain: Chain, store: BlobStore, people: People, head_D: Vector, *, faithful: bool) -> AnyNetwork:
+def network(
+    chain: Chain, store: BlobStore, population: Population, head_D: Vector, *, faithful: bool
+) -> AnyNetwork:
     """The participants of a task on this chain: with the real roles, or quick."""
     keeper = MemoryLedger(chain, TASK, KEEPER)
     if not faithful:
-        return QuickNetwork(chain, keeper, store, {}, {}, people=people, head=head_D)
-    lesson, participants = Lesson(people), {}
-    for id_ in people.trainers:
+        return QuickNetwork(chain, keeper, store, {}, {}, population=population, head=head_D)
+    shared, participants = SharedTraining(population), {}
+    for id_ in population.trainers:
         account = keeper.task().by_id(id_).address
         ledger = MemoryLedger(chain, TASK, account)
         participants[account] = Participant(
-            ledger, store, Pupil(lesson, ledger, id_), MemoryJournal(keccak256(account))
+            ledger, store, SharedTrainer(shared, ledger, id_), MemoryJournal(keccak256(account))
         )
-    return FaithfulNetwork(chain, keeper, store, participants, {}, people=people)
+    return FaithfulNetwork(chain, keeper, store, participants, {}, population=population)
 
 
 def account_of(id_: Id) -> Address:
@@ -117,12 +119,12 @@ def deal(experiment: Experiment, dataset: Dataset) -> tuple[dict[Id, Trainer], l
     return trainers, [len(rows) for rows in parts]
 
 
-def hostility_of(experiment: Experiment) -> Hostility:
+def adversary_of(experiment: Experiment) -> Adversary:
     """Who is hostile, drawn from the experiment's seed, and how."""
     rng = np.random.Generator(np.random.Philox(training_seed(experiment.seed, "hostile", 0, 0)))
     chosen = rng.permutation(experiment.participants)[: experiment.hostile_participants]
     attack, values = worker_attack(experiment.worker_attack)
-    return Hostility(
+    return Adversary(
         frozenset(Id(int(client) + 1) for client in chosen),
         attack,
         values,

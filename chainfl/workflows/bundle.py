@@ -1,6 +1,6 @@
 """Audits without a network: write a task's evidence and blobs to one file; redo its rounds from that file alone."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,13 +27,11 @@ from chainfl.limits import DEFAULT_LIMITS, Limits
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
-from chainfl.types import Address, Digest
+from chainfl.types import Address, Digest, OnProgress
 from chainfl.workflows.audit import AuditedRound, audit_round
 
 if TYPE_CHECKING:
     from web3 import Web3
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def export_bundle(
     from_block: int = 0,
     number: int | None = None,
     block: int | None = None,
-    tell: Tell = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> ExportedBundle:
     """Write everything that an audit of the settled rounds (or of one) needs, as of a block (the newest) of the chain.
 
@@ -92,7 +90,7 @@ def export_bundle(
     place = endpoint.place_of(w3, block)
     code_of = cache(lambda at: endpoint.read_code(w3, at, place.number))
     contracts = contracts_of(task, code_of)
-    tell(f"block {place.number} {_hex(place.hash)}: contracts are this release's")
+    on_progress(f"block {place.number} {_hex(place.hash)}: contracts are this release's")
     # First of all, for a node soon forgets the state of a block.
     proofs = [
         endpoint.prove_account(w3, at, code_of(at), place.number) for at in contracts.addresses.values()
@@ -103,17 +101,19 @@ def export_bundle(
     )
     with begin_bundle(out) as writer:
         with _endpoint_to_blame():
-            told = _counted(endpoint.headers(w3, created, place.number), place.number - created + 1, tell)
+            told = _counted(
+                endpoint.headers(w3, created, place.number), place.number - created + 1, on_progress
+            )
             chain = _follow(subject, writer.keep("headers", told))
             evidence.read_accounts(writer.keep("accounts", proofs), chain.state_root)
             wanted = [(header.number, header.receipts_root) for header in chain.with_events]
             proven = _history(
                 subject, chain, contracts, writer.keep("receipts", endpoint.receipts(w3, wanted))
             )
-        tell(f"{len(wanted)} blocks with receipts, {len(proven.rounds)} rounds")
+        on_progress(f"{len(wanted)} blocks with receipts, {len(proven.rounds)} rounds")
         chosen = _chosen(proven.rounds, number)
         collector = _Collector(store, writer)
-        _walk(contracts, chosen, collector, tell)
+        _walk(contracts, chosen, collector, on_progress)
         size = writer.finish(subject, lambda draft: _recheck(draft, place.hash))
     headers = place.number - created + 1
     numbers = tuple(played.number for played in chosen)
@@ -231,12 +231,12 @@ def _chosen(played: Sequence[PlayedRound], number: int | None) -> list[PlayedRou
 
 
 def _walk(
-    contracts: Contracts, chosen: Sequence[PlayedRound], take: Taker, tell: Tell = lambda _: None
+    contracts: Contracts, chosen: Sequence[PlayedRound], take: Taker, on_progress: OnProgress = lambda _: None
 ) -> None:
     take.record(Cid.dag_cbor(contracts.made.config.manifest))
     for played in chosen:
         walk_round(played, take)
-        tell(f"round {played.number}: blobs taken")
+        on_progress(f"round {played.number}: blobs taken")
 
 
 class _Collector:
@@ -305,11 +305,11 @@ def _expect_contracts(subject: Subject, contracts: Contracts, proven: set[Addres
         raise BundleError(f"account {_hex(min(unneeded))}: it has no part in the task")
 
 
-def _counted(headers: Iterator[bytes], total: int, tell: Tell) -> Iterator[bytes]:
+def _counted(headers: Iterator[bytes], total: int, on_progress: OnProgress) -> Iterator[bytes]:
     for count, header in enumerate(headers, 1):
         yield header
         if count % 1000 == 0 or count == total:
-            tell(f"headers: {count} of {total}")
+            on_progress(f"headers: {count} of {total}")
 
 
 @contextmanager

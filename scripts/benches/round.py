@@ -39,7 +39,7 @@ from chainfl.errors import DataMissingError, LedgerError
 from chainfl.learning.datasets import load
 from chainfl.protocol import events
 from chainfl.report import Report, bar, narrate, report
-from chainfl.sim.replay import Holder, read_trace, replay
+from chainfl.sim.replay import ReplayParticipant, read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
 from chainfl.workflows.audit import trace_task
@@ -319,13 +319,16 @@ def _summed(taken: Sequence[Mapping[str, object]]) -> dict[str, object]:
 def play_again(home: Path) -> list[float]:
     """Seconds of each round in the simulator, its preparation not counted."""
     told = read_trace(home / "trace.json")
-    holders = {
-        Id(number + 1): Holder(number, PARTICIPANTS, "client", SEED, SEED, dataset=f"npz:{home / 'data.npz'}")
+
+    described = {
+        Id(number + 1): ReplayParticipant(
+            number, PARTICIPANTS, "client", SEED, SEED, dataset=f"npz:{home / 'data.npz'}"
+        )
         for number in range(PARTICIPANTS)
     }
-    prepared = _timed(lambda: list(replay(replace(told, rounds=[]), holders)))
+    prepared = _timed(lambda: list(replay(replace(told, rounds=[]), described)))
     seconds, started = [], time.perf_counter()
-    for one in replay(told, holders):
+    for one in replay(told, described):
         if not one.same:
             raise LedgerError(f"round {one.round}: the replay gives another model than the chain")
         seconds.append(time.perf_counter() - started)

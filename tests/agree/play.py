@@ -239,7 +239,7 @@ class Play:
         if self.twin.world.registry.allocation(task, who).bonded < least:
             self.twin.allocate(who, task, 2 * least, 2 * least)
         account = ours.accounts.get(who)
-        if account is None or not account.wants:
+        if account is None or not account.is_enrolled:
             self.twin.enrol(who, task)
         else:
             self.twin.apply_change(STRANGER, task, who)

@@ -394,7 +394,7 @@ class Twin:
 
     def _compare_account(self, ours: Task, address: Address) -> None:
         account, task = ours.accounts[address], ours.address
-        told = (account.id, account.weight, account.active_from, account.wants, account.missed)
+        told = (account.id, account.weight, account.active_from, account.is_enrolled, account.missed)
         self._expect(task, "account", static([*told, ours.credits.get(address, 0)]), address)
         self._expect(task, "update", static(_update(ours, account.id)), account.id)
         self._expect(task, "scoresOf", static(_scores(ours.round, account.id)), account.id)

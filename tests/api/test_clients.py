@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from chainfl.api import index, schemas
 from chainfl.api.clients import Share, client_name, read_networks
-from chainfl.api.jobs import Workshop
+from chainfl.api.jobs import JobPool
 from chainfl.api.settings import load_settings
 from chainfl.errors import BusyError, InputError, LimitError
 from chainfl.limits import Limits, step_bytes
@@ -67,9 +67,9 @@ def read_until(client: socket.socket, end: bytes) -> bytes:
     return found
 
 
-def workshop_of(app: FastAPI) -> Workshop:
-    found = app.state.services.auditor.workshop
-    assert isinstance(found, Workshop)
+def workshop_of(app: FastAPI) -> JobPool:
+    found = app.state.services.auditor.pool
+    assert isinstance(found, JobPool)
     return found
 
 
@@ -139,7 +139,7 @@ def test_going_away_makes_no_room_for_more_work(young: Scene, tmp_path: Path, so
 def test_a_request_that_is_given_up_cancels_nothing_and_makes_no_room(young: Scene, tmp_path: Path) -> None:
     with client_of(young, tmp_path, audit_threads=1, request_seconds=1, jobs_per_client=1) as client:
         release = threading.Event()
-        shop = client.app.state.services.auditor.workshop  # type: ignore[attr-defined]
+        shop = client.app.state.services.auditor.pool  # type: ignore[attr-defined]
         client.get("/blocks/1/1/proof/2")  # the first proof of a process loads what all need
         await_that(lambda: shop.under_way == 0, 20, "the first proof")
         shop.do("held", lambda: release.wait(30), "somebody")
@@ -170,7 +170,7 @@ def test_asking_for_the_same_work_is_not_more_work(young: Scene, tmp_path: Path)
     with client_of(young, tmp_path, audit_threads=1, jobs_per_client=1) as client:
         release = threading.Event()
         services = client.app.state.services  # type: ignore[attr-defined]
-        services.auditor.workshop.do("held", lambda: release.wait(30), "somebody")
+        services.auditor.pool.do("held", lambda: release.wait(30), "somebody")
 
         answers = [client.get("/blocks/1/1/audit?wait=0").status_code for _ in range(3)]
         more = client.get("/blocks/1/1/proof/0").status_code
@@ -293,7 +293,7 @@ def test_a_share_forgets_clients_that_hold_nothing() -> None:
 
 
 def test_work_that_fails_gives_its_place_back() -> None:
-    shop = Workshop(1, 1, per_client=1)
+    shop = JobPool(1, 1, per_client=1)
 
     def fail() -> None:
         raise InputError("no")
@@ -388,7 +388,7 @@ def test_whatever_breaks_an_audit_is_a_problem_and_no_defect(
 
 
 def test_a_workshop_that_is_closed_is_busy() -> None:
-    shop = Workshop(1, 1)
+    shop = JobPool(1, 1)
     shop.close()
 
     with pytest.raises(BusyError, match="shutting down"):

@@ -459,5 +459,5 @@ def test_any_mutilated_history_leaves_the_other_task_alone_and_no_trace(
         assert follower.unread == {}
         assert list(app.state.services.index.rows(played.task)) == rows[played.task]
 
-    app.state.services.auditor.workshop.close()
+    app.state.services.auditor.pool.close()
     app.state.services.index.close()

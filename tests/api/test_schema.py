@@ -38,7 +38,7 @@ def schema(made: Scene, tmp_path: Path) -> Iterator[schemathesis.BaseSchema]:
     app = create_app(made.source, made.net.store, ApiSettings(index=tmp_path / "index.sqlite"))
     app.state.services.follower.step()
     yield schemathesis.openapi.from_asgi("/openapi.json", app)
-    app.state.services.auditor.workshop.close()
+    app.state.services.auditor.pool.close()
     app.state.services.index.close()
 
 

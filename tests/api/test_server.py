@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from chainfl.api.jobs import Workshop
+from chainfl.api.jobs import JobPool
 from chainfl.api.live import Change, Hub
 from chainfl.api.readonly_store import ReadingStore
 from chainfl.codec.cid import Cid, Codec
@@ -138,8 +138,8 @@ def test_a_request_that_takes_too_long_is_ended(young: Scene, tmp_path: Path) ->
     with client_of(young, tmp_path, request_seconds=0.2) as client:
         release, entered = threading.Event(), threading.Event()
         services = client.app.state.services  # type: ignore[attr-defined]
-        busy = services.auditor.workshop.do("held", _hold(entered, release))
-        other = services.auditor.workshop.do("held too", _hold(threading.Event(), release))
+        busy = services.auditor.pool.do("held", _hold(entered, release))
+        other = services.auditor.pool.do("held too", _hold(threading.Event(), release))
         entered.wait(10)
 
         answer = client.get("/blocks/1/1/proof/0")
@@ -154,7 +154,7 @@ def test_a_request_that_takes_too_long_is_ended(young: Scene, tmp_path: Path) ->
 def test_an_audit_that_takes_its_time_is_answered_with_running(young: Scene, tmp_path: Path) -> None:
     with client_of(young, tmp_path, audit_threads=1) as client:
         release = threading.Event()
-        client.app.state.services.auditor.workshop.do("held", _hold(threading.Event(), release))  # type: ignore[attr-defined]
+        client.app.state.services.auditor.pool.do("held", _hold(threading.Event(), release))  # type: ignore[attr-defined]
 
         waiting = client.get("/blocks/1/1/audit?wait=0")
         release.set()
@@ -170,7 +170,7 @@ def test_an_audit_that_takes_its_time_is_answered_with_running(young: Scene, tmp
 
 
 def test_the_workshop_does_the_same_work_once_and_refuses_too_much() -> None:
-    shop, release = Workshop(1, 1), threading.Event()
+    shop, release = JobPool(1, 1), threading.Event()
 
     first: Future[None] = shop.do("a", _hold(threading.Event(), release))
     same = shop.do("a", _hold(threading.Event(), release))

@@ -153,13 +153,13 @@ def test_what_a_deep_reorg_takes_away_is_deployed_anew_with_all_that_links_to_it
         sender = sender_of(w3, 31337)
         fund(w3, sender.address, 100 * ETHER)
 
-        def tell(line: str) -> None:
+        def on_progress(line: str) -> None:
             told.append(line)
             if len(told) == len(plan()) - 1:  # the last library: it and the one before are gone
                 reorg(w3, 2)
 
         with pytest.raises(LedgerError, match="is gone: the chain has reorganised; run again"):
-            deploy(w3, sender, file, 1, 31337, tell)
+            deploy(w3, sender, file, 1, 31337, on_progress)
         done = deploy(w3, sender, file, 1, 31337, told.append)
 
         lengths = {name: len(load(name).deployed_bytecode) for name in plan()}
@@ -204,11 +204,11 @@ def test_a_testnet_with_slow_blocks_fees_reorgs_and_confirmations(tmp_path: Path
         # A public chain has a past, in which its randomness moved.
         w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(8)])
 
-        def tell(line: str) -> None:
+        def on_progress(line: str) -> None:
             told.append(line)
             reorg(w3, 1)
 
-        done = deploy(w3, sender, tmp_path / f"{SEPOLIA}.json", 60, SEPOLIA, tell)
+        done = deploy(w3, sender, tmp_path / f"{SEPOLIA}.json", 60, SEPOLIA, on_progress)
 
         spent_gas = sum(step.gas for step in done.steps.values())
         assert len(told) == len(plan())

@@ -26,7 +26,7 @@ from chainfl.devnet.processes import CHAIN_ID, fund
 from chainfl.node.loop import persist
 from chainfl.node.settings import load_settings
 from chainfl.node.status import Status
-from chainfl.node.wiring import READY, build_node, meet, open_key
+from chainfl.node.wiring import READY, build_node, connect, open_key
 from chainfl.protocol.events import Convicted, RoundEnded, Silent, Slashed
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
@@ -75,9 +75,9 @@ class Waiting:
 
     def _look(self) -> None:
         signer = open_key(self.settings)
-        met = persist(lambda: meet(self.settings, signer), self.stop, self.status)
-        if met is not None:
-            self.node.append(persist(lambda: build_node(self.settings, met), self.stop, self.status))
+        connections = persist(lambda: connect(self.settings, signer), self.stop, self.status)
+        if connections is not None:
+            self.node.append(persist(lambda: build_node(self.settings, connections), self.stop, self.status))
 
     def is_ready(self) -> bool:
         """Whether it found everything as it should be."""

@@ -59,7 +59,7 @@ class Endpoint(HTTPProvider):
 
 def open_reader(task: ChainTask, endpoint: Endpoint, told: list[str]) -> TaskReader:
     """The task, read by somebody who does not know where it begins."""
-    return TaskReader(Web3(endpoint), task.address, task.chain.chain_id, 0, tell=told.append)
+    return TaskReader(Web3(endpoint), task.address, task.chain.chain_id, 0, on_progress=told.append)
 
 
 def test_the_block_that_made_a_task_is_found_by_halving(task: ChainTask) -> None:

@@ -234,14 +234,14 @@ def test_a_majority_that_is_behind_is_believed_and_one_that_is_ahead_is_waited_f
     proxies[0].lie = proxies[1].lie = behind
     me = next(iter(task.people.values()))
     me.ledger.apply_change(me.ledger.me)
-    me.ledger.leave() if me.ledger.task().accounts[me.ledger.me].wants else me.ledger.enrol()
-    wants = me.ledger.task().accounts[me.ledger.me].wants
+    me.ledger.leave() if me.ledger.task().accounts[me.ledger.me].is_enrolled else me.ledger.enrol()
+    wants = me.ledger.task().accounts[me.ledger.me].is_enrolled
     alone = reader.refresh()
     proxies[0].lie = truth
     together = reader.refresh()
 
     assert alone == before
-    assert together.accounts[me.ledger.me].wants is wants
+    assert together.accounts[me.ledger.me].is_enrolled is wants
     assert set(reader.endpoints().values()) == {"ok"}
     proxies[1].lie = truth
 

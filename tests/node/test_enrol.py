@@ -29,7 +29,7 @@ def test_whoever_takes_part_is_not_enrolled_again() -> None:
     account = newcomer.task().accounts[STRANGER]
     enrol_once(newcomer)
 
-    assert account.wants
+    assert account.is_enrolled
     assert newcomer.task().accounts[STRANGER] == account
 
 
@@ -40,4 +40,4 @@ def test_whoever_left_is_enrolled_again() -> None:
 
     enrol_once(somebody)
 
-    assert somebody.task().accounts[somebody.me].wants
+    assert somebody.task().accounts[somebody.me].is_enrolled

@@ -233,7 +233,7 @@ def test_who_never_commits_is_out_after_three_rounds_and_loses_no_stake() -> Non
             continue
         absent_round(played, lazy)
         times += 1
-        if not played.task.accounts[lazy].wants:
+        if not played.task.accounts[lazy].is_enrolled:
             break
 
     assert times == MOST_MISSED

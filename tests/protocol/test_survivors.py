@@ -181,7 +181,7 @@ def test_multi_krum_shares_of_any_other_form_are_refused() -> None:
 # What a majority could not get
 
 
-def tell(played: Scene, heads: Sequence[int | None], firsts: Sequence[int | None]) -> None:
+def on_progress(played: Scene, heads: Sequence[int | None], firsts: Sequence[int | None]) -> None:
     """Score and Tally. Each member says this of the head and of the first update; None for both: it is silent."""
     played.to(Phase.SCORE)
     kind = score_kind(played.task.config.rule)
@@ -214,7 +214,7 @@ def test_bytes_kept_from_a_majority_cost_what_not_revealing_costs(
     played.to(Phase.SCORE)
     first = played.who(played.task.round.order[0])
 
-    tell(played, [None if each is None else 10**12 for each in firsts], firsts)
+    on_progress(played, [None if each is None else 10**12 for each in firsts], firsts)
 
     left = played.world.registry.allocation(played.task_address, first).bonded
     assert left == (ETHER * 95 // 100 if costs else ETHER)
@@ -227,7 +227,7 @@ def test_too_few_updates_are_paid_as_if_they_were_just_enough() -> None:
     played.to(Phase.SCORE)
     hider, *others = (played.who(id_) for id_ in played.task.round.order)
 
-    tell(played, [10**12] * 3, [0, 0, 1])
+    on_progress(played, [10**12] * 3, [0, 0, 1])
 
     part = round_budget(played.task.funded, played.task.config).workers // played.task.config.min_updates
     credit = {who: played.task.credits.get(who, 0) for who in (hider, *others)}
@@ -238,7 +238,7 @@ def test_too_few_updates_are_paid_as_if_they_were_just_enough() -> None:
 def test_updates_that_nobody_judged_are_not_paid_for() -> None:
     played = scene()
 
-    tell(played, [10**12, None, None], [1, None, None])
+    on_progress(played, [10**12, None, None], [1, None, None])
 
     assert (played.number, played.task.pays[1].workers) == (2, {})
     assert rebuilt(played) == played.task
@@ -248,20 +248,20 @@ def test_a_majority_without_the_head_goes_back_to_the_one_before_once() -> None:
     played = scene(config(rounds=8))
     lost = 2**64 - 1
     played.play_round()
-    tell(played, [lost, 10**12, 10**12], [1, 1, 1])
+    on_progress(played, [lost, 10**12, 10**12], [1, 1, 1])
     played.play_round()
-    tell(played, [lost, 10**12, None], [1, 1, None])
+    on_progress(played, [lost, 10**12, None], [1, 1, None])
     played.play_round()
     before = played.task.older_head
     assert before is not None
     assert list(played.task.voids) == []
 
-    tell(played, [lost, lost, 10**12], [1, 1, 1])
+    on_progress(played, [lost, lost, 10**12], [1, 1, 1])
     assert (played.number, played.task.head_root, played.task.older_head) == (5, before.root, None)
     assert played.task.voids == (3, 4)
     assert rebuilt(played) == played.task
 
-    tell(played, [lost, lost, lost], [1, 1, 1])
+    on_progress(played, [lost, lost, lost], [1, 1, 1])
     assert played.task.round.phase is Phase.PROPOSE
     assert played.task.head_root == before.root
     played.play_round()
@@ -271,7 +271,7 @@ def test_a_majority_without_the_head_goes_back_to_the_one_before_once() -> None:
 def test_the_first_head_has_none_before_it_to_go_back_to() -> None:
     played = scene()
 
-    tell(played, [2**64 - 1] * 3, [1, 1, 1])
+    on_progress(played, [2**64 - 1] * 3, [1, 1, 1])
 
     assert played.task.round.phase is Phase.PROPOSE
     assert played.task.head_root == played.task.config.first_root
@@ -322,7 +322,7 @@ def test_three_absences_in_a_row_put_an_account_out_of_the_draw_and_less_does_no
         assert played.task.accounts[lazy].missed == (seen[-1] if seen else 0) % 3
         played.play_round()
 
-    assert (played.task.accounts[lazy].wants, played.task.accounts[lazy].weight) == (False, 0)
+    assert (played.task.accounts[lazy].is_enrolled, played.task.accounts[lazy].weight) == (False, 0)
     assert seen == expected
 
 
@@ -374,7 +374,7 @@ def test_an_election_is_dropped_when_its_stake_could_have_left(early: int, stand
     played.to(Phase.CHALLENGE)
     leavers = [who for who in played.task.addresses if played.task.accounts[who].id not in elected]
     for who in leavers:
-        if played.task.accounts[who].wants:
+        if played.task.accounts[who].is_enrolled:
             played.world.leave(played.call(who), played.task_address)
     played.play_round()
     assert (played.task.round.draw_block, played.task.elected) == (0, elected)

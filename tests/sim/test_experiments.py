@@ -14,8 +14,8 @@ from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
 from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.presets import PRESETS, preset
-from chainfl.sim.run import RoundFacts, has_settled, play, summary
-from chainfl.sim.simulation import Setting, set_up
+from chainfl.sim.run import RoundMetrics, has_settled, play, summary
+from chainfl.sim.simulation import Simulation, set_up
 from chainfl.sim.terms import BUDGET, terms_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
@@ -35,12 +35,12 @@ NEEDS = {Rule.FEDROB: "fedrob:b=1,alpha=0.9", Rule.KRUM: "krum:f=1", Rule.MULTI_
 TEXTS = [NEEDS.get(rule, rule.name_text) for rule in Rule]
 
 
-def facts_of(experiment: Experiment, *, faithful: bool = False) -> list[RoundFacts]:
-    setting = set_up(experiment, faithful=faithful)
-    return list(play(setting, []))
+def facts_of(experiment: Experiment, *, faithful: bool = False) -> list[RoundMetrics]:
+    simulation = set_up(experiment, faithful=faithful)
+    return list(play(simulation, []))
 
 
-def roots(facts: list[RoundFacts]) -> list[str]:
+def roots(facts: list[RoundMetrics]) -> list[str]:
     return [one.model_root for one in facts]
 
 
@@ -130,7 +130,7 @@ def test_a_resumed_run_ends_with_the_same_model_root_as_an_uninterrupted_one(
     whole = facts_of(experiment, faithful=faithful)
     rundir.start(tmp_path, rundir.Plan(experiment, faithful, None))
     first = stored(tmp_path, experiment, faithful)
-    facts: list[RoundFacts] = []
+    facts: list[RoundMetrics] = []
     for _, _ in zip(range(2), play(first, facts), strict=False):
         rundir.keep(tmp_path, first, facts)
     with (tmp_path / rundir.METRICS).open("a") as lines:
@@ -147,15 +147,15 @@ def test_a_resumed_run_ends_with_the_same_model_root_as_an_uninterrupted_one(
     assert again.net.task.credits.keys() <= again.net.task.accounts.keys() | {again.net.ledger.me}
 
 
-def stored(folder: Path, experiment: Experiment, faithful: bool) -> Setting:
+def stored(folder: Path, experiment: Experiment, faithful: bool) -> Simulation:
     store = DirectoryStore(folder / rundir.BLOBS) if faithful else None
     return set_up(experiment, faithful=faithful, store=store)
 
 
 def test_a_task_survives_packing() -> None:
-    setting = set_up(replace(SMALL, rule="committee-near"))
-    next(play(setting, []))
-    task = setting.net.task
+    simulation = set_up(replace(SMALL, rule="committee-near"))
+    next(play(simulation, []))
+    task = simulation.net.task
 
     assert unpack(type(task), pack(task)) == task
     with pytest.raises(InputError, match="this is no Task"):
@@ -176,9 +176,9 @@ def test_a_damaged_run_folder_is_refused_by_name(
 ) -> None:
     experiment = replace(SMALL, rounds=1)
     rundir.start(tmp_path, rundir.Plan(experiment, False, None))
-    setting, facts = set_up(experiment), list[RoundFacts]()
-    for _ in play(setting, facts):
-        rundir.keep(tmp_path, setting, facts)
+    simulation, facts = set_up(experiment), list[RoundMetrics]()
+    for _ in play(simulation, facts):
+        rundir.keep(tmp_path, simulation, facts)
     damage(tmp_path)
 
     with pytest.raises(InputError, match=says):

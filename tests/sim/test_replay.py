@@ -88,7 +88,7 @@ def live_network(rule: str, *, queued: bool = False) -> tuple[Sleepy, Manifest]:
     chain.world.create_task(chain.call(SPONSOR), TASK, config, terms.escrow)
     dataset = load(manifest.dataset)
     parts = partition(dataset, "iid", CLIENTS, SEED)
-    people = {}
+    participants = {}
     for client, name in enumerate(NAMES):
         account = Address(keccak256(name.encode())[:20])
         ledger = MemoryLedger(chain, TASK, account)
@@ -104,8 +104,8 @@ def live_network(rule: str, *, queued: bool = False) -> tuple[Sleepy, Manifest]:
                 poisoned(trainer.train_on, attack, dataset.classes),
                 poisoned(trainer.held_out, attack, dataset.classes),
             )
-        people[account] = Participant(ledger, store, trainer, MemoryJournal(keccak256(account)))
-    net = Sleepy(chain, MemoryLedger(chain, TASK, KEEPER), store, people, {})
+        participants[account] = Participant(ledger, store, trainer, MemoryJournal(keccak256(account)))
+    net = Sleepy(chain, MemoryLedger(chain, TASK, KEEPER), store, participants, {})
     if not queued:
         chain.world.tasks[TASK].config = replace(config, min_updates=5 if "krum" in rule else 3)
     return net, manifest
@@ -114,12 +114,12 @@ def live_network(rule: str, *, queued: bool = False) -> tuple[Sleepy, Manifest]:
 def written(
     folder: Path, net: Network, manifest: Manifest, played: Sequence[PlayedRound]
 ) -> tuple[Path, Path]:
-    trace, people = folder / "trace.json", folder / "people.json"
+    trace, participants = folder / "trace.json", folder / "people.json"
     trace.write_text(
         json.dumps({"metrics": trace_of(net.task.config, manifest, with_enrolment(net, played))})
     )
-    people.write_text(json.dumps(participants_of(NAMES, ATTACKS)))
-    return trace, people
+    participants.write_text(json.dumps(participants_of(NAMES, ATTACKS)))
+    return trace, participants
 
 
 def with_enrolment(net: Network, played: Sequence[PlayedRound]) -> list[PlayedRound]:
@@ -135,8 +135,8 @@ def with_enrolment(net: Network, played: Sequence[PlayedRound]) -> list[PlayedRo
 def play_again(
     folder: Path, net: Network, manifest: Manifest, played: Sequence[PlayedRound]
 ) -> list[Replayed]:
-    trace, people = written(folder, net, manifest, played)
-    return list(replay(read_trace(trace), read_participants(people)))
+    trace, participants = written(folder, net, manifest, played)
+    return list(replay(read_trace(trace), read_participants(participants)))
 
 
 def roots(played: Sequence[PlayedRound]) -> list[str]:
@@ -212,8 +212,8 @@ def one_too_high(model_D: Vector) -> Vector:
 def test_other_data_gives_another_model_and_the_replay_says_so(tmp_path: Path) -> None:
     net, manifest = live_network("mean")
     played = [play_round(net)]
-    trace, people = written(tmp_path, net, manifest, played)
-    holders = read_participants(people)
+    trace, participants = written(tmp_path, net, manifest, played)
+    holders = read_participants(participants)
     holders[Id(1)] = type(holders[Id(1)])(**{**asdict(holders[Id(1)]), "master_seed": 8})
 
     again = list(replay(read_trace(trace), holders))
@@ -230,25 +230,25 @@ def changed(trace: Path, change: Mapping[str, object]) -> None:
 def test_a_trace_that_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     net, manifest = live_network("mean")
     played = [play_round(net)]
-    trace, people = written(tmp_path, net, manifest, played)
+    trace, participants = written(tmp_path, net, manifest, played)
 
-    few = {id_: one for id_, one in read_participants(people).items() if id_ != 4}
+    few = {id_: one for id_, one in read_participants(participants).items() if id_ != 4}
     with pytest.raises(InputError, match="participants 4 of the trace are not described"):
         list(replay(read_trace(trace), few))
     plain = json.loads(trace.read_text())["metrics"]
     plain["rounds"][0]["scored"] = list(range(1, CLIENTS + 1))
     changed(trace, {"rounds": plain["rounds"]})
     with pytest.raises(VerificationError, match="no such role"):
-        list(replay(read_trace(trace), read_participants(people)))
+        list(replay(read_trace(trace), read_participants(participants)))
     changed(trace, {"manifest": None})
     with pytest.raises(InputError, match="--store"):
         read_trace(trace)
     changed(trace, {"manifest": "00"})
     with pytest.raises(VerificationError, match="not the one that the task names"):
         read_trace(trace)
-    people.write_text('{"participants": {"1": {"client": 0, "hat": 1}}}')
+    participants.write_text('{"participants": {"1": {"client": 0, "hat": 1}}}')
     with pytest.raises(InputError, match="hat"):
-        read_participants(people)
+        read_participants(participants)
     with pytest.raises(InputError, match="No such file"):
         read_trace(tmp_path / "none.json")
 
@@ -257,8 +257,8 @@ def test_the_participants_of_a_devnet_are_its_nodes_in_order(tmp_path: Path) -> 
     file = tmp_path / "p.json"
     file.write_text(json.dumps(participants_of(["ada", "ben", "moe"], {"moe": "label-flip"})))
 
-    people = read_participants(file)
+    participants = read_participants(file)
 
-    assert [one.client for one in people.values()] == [0, 1, 2]
-    assert [one.attack for one in people.values()] == [None, None, "label-flip"]
-    assert {one.clients for one in people.values()} == {3}
+    assert [one.client for one in participants.values()] == [0, 1, 2]
+    assert [one.attack for one in participants.values()] == [None, None, "label-flip"]
+    assert {one.clients for one in participants.values()} == {3}

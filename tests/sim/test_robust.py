@@ -6,7 +6,7 @@ import pytest
 
 from chainfl.learning.train import Recipe
 from chainfl.sim.experiment import Experiment
-from chainfl.sim.run import LAST, RoundFacts, play
+from chainfl.sim.run import LAST, RoundMetrics, play
 from chainfl.sim.simulation import set_up
 
 SCENE = Experiment(
@@ -19,11 +19,11 @@ SCENE = Experiment(
 )
 
 
-def facts_of(rule: str) -> list[RoundFacts]:
+def facts_of(rule: str) -> list[RoundMetrics]:
     return list(play(set_up(replace(SCENE, rule=rule)), []))
 
 
-def last_accuracy(facts: list[RoundFacts]) -> float:
+def last_accuracy(facts: list[RoundMetrics]) -> float:
     return sum(one.accuracy for one in facts[-LAST:]) / LAST
 
 

@@ -14,10 +14,10 @@ from chainfl.sim.selfish import (
     METHODS,
     SELFISH,
     Selfish,
-    first_course,
+    first_progress,
     play_selfish,
     sampling_chances,
-    set_stage,
+    set_up_selfish,
 )
 
 SMALL = Selfish(clients=20, internal=2, budget=5, rounds=2, seed=2)
@@ -27,7 +27,7 @@ SMALL = Selfish(clients=20, internal=2, budget=5, rounds=2, seed=2)
 def test_every_method_plays_rounds_that_can_be_repeated(method: str) -> None:
     experiment = replace(SMALL, method=method)
 
-    one, again = (list(play_selfish(set_stage(experiment))) for _ in range(2))
+    one, again = (list(play_selfish(set_up_selfish(experiment))) for _ in range(2))
 
     assert [facts.model_root for facts in one] == [facts.model_root for facts in again]
     assert len({facts.model_root for facts in one}) == 2
@@ -39,7 +39,7 @@ def test_varsel_serves_the_internal_clients_better_than_fedavg() -> None:
     longer = replace(SMALL, rounds=15, recipe=Recipe(learning_rate=0.1, local_steps=3))
 
     varsel, fedavg = (
-        [facts.accuracy for facts in play_selfish(set_stage(replace(longer, method=method)))]
+        [facts.accuracy for facts in play_selfish(set_up_selfish(replace(longer, method=method)))]
         for method in ("varsel", "fedavg")
     )
 
@@ -73,23 +73,23 @@ def test_a_resumed_run_ends_with_the_same_model_and_metrics_as_an_uninterrupted_
     tmp_path: Path, method: str
 ) -> None:
     experiment = replace(SMALL, method=method, rounds=3)
-    whole = list(play_selfish(set_stage(experiment)))
+    whole = list(play_selfish(set_up_selfish(experiment)))
     selfish_dir.start(tmp_path, selfish_dir.SelfishPlan(experiment, None))
-    stopped = first_course(experiment)
-    for _ in zip(range(2), play_selfish(set_stage(experiment), stopped), strict=False):
+    stopped = first_progress(experiment)
+    for _ in zip(range(2), play_selfish(set_up_selfish(experiment), stopped), strict=False):
         selfish_dir.keep(tmp_path, stopped)
     with (tmp_path / rundir.METRICS).open("a") as lines:
         lines.write('{"round": 3, "half a li')
 
     plan = selfish_dir.read_plan(tmp_path)
     assert plan is not None
-    course = selfish_dir.restore(tmp_path, plan.experiment)
-    assert len(course.facts) == 2
-    for _ in play_selfish(set_stage(plan.experiment), course):
-        selfish_dir.keep(tmp_path, course)
+    progress = selfish_dir.restore(tmp_path, plan.experiment)
+    assert len(progress.facts) == 2
+    for _ in play_selfish(set_up_selfish(plan.experiment), progress):
+        selfish_dir.keep(tmp_path, progress)
 
     assert plan.experiment == experiment
-    assert [replace(facts, seconds=0) for facts in course.facts] == [
+    assert [replace(facts, seconds=0) for facts in progress.facts] == [
         replace(facts, seconds=0) for facts in whole
     ]
     assert len((tmp_path / rundir.METRICS).read_text().splitlines()) == 3
@@ -108,9 +108,9 @@ def test_a_damaged_folder_of_a_selfish_run_is_refused_by_name(
 ) -> None:
     experiment = replace(SMALL, rounds=1, method="local")
     selfish_dir.start(tmp_path, selfish_dir.SelfishPlan(experiment, None))
-    course = first_course(experiment)
-    for _ in play_selfish(set_stage(experiment), course):
-        selfish_dir.keep(tmp_path, course)
+    progress = first_progress(experiment)
+    for _ in play_selfish(set_up_selfish(experiment), progress):
+        selfish_dir.keep(tmp_path, progress)
     damage(tmp_path)
 
     with pytest.raises(InputError, match=says):

@@ -12,7 +12,7 @@ from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.records import BlockNode
 from chainfl.codec.vector import encode
 from chainfl.errors import BlobNotFoundError, StoreError
-from chainfl.protocol.state import NOBODY, Task
+from chainfl.protocol.state import ZERO_DIGEST, Task
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.store import DirectoryStore
@@ -46,7 +46,7 @@ class Keeper:
 def standing(number: int) -> Task:
     """A task without a block yet, in this round."""
     task = network(Rule.SOFTMAX).task
-    assert task.head_block == NOBODY
+    assert task.head_block == ZERO_DIGEST
     return replace(task, round=replace(task.round, number=number))
 
 
