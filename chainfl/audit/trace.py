@@ -30,7 +30,7 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
             if isinstance(e, events.WeightSet)
         ],
         "committed": sorted(round_.updates),
-        "revealed": sorted(id_ for id_, update in round_.updates.items() if update.root is not None),
+        "revealed": sorted(id_ for id_, update in round_.updates.items() if update.revealed is not None),
         "scored": sorted(round_.scores),
         "scores_revealed": sorted(i for i, scores in round_.scores.items() if scores.revealed is not None),
         "vouches": _vouches(standing),
