@@ -8,8 +8,8 @@ import {TrainingTask} from "./TrainingTask.sol";
 import {ITaskFactory} from "./interfaces/ITaskFactory.sol";
 import {ITaskList} from "./interfaces/ITaskList.sol";
 import {TaskConfig} from "./interfaces/ITrainingTask.sol";
-import {Origin} from "./libraries/TaskArgs.sol";
-import {TaskTerms} from "./libraries/TaskTerms.sol";
+import {Origin} from "./packing/ImmutableArgs.sol";
+import {Terms} from "./round/Terms.sol";
 
 /// @title TaskFactory
 /// @notice See `ITaskFactory`.
@@ -52,7 +52,7 @@ contract TaskFactory is ITaskFactory {
 
     /// @inheritdoc ITaskFactory
     function createTask(TaskConfig calldata terms) external payable returns (uint64 taskId, address task) {
-        TaskTerms.check(terms, msg.value, phaseFloor);
+        Terms.check(terms, msg.value, phaseFloor);
 
         taskId = ++taskCount;
         // The address follows from sponsor, terms, money and number: after a reorganisation nobody's stake goes to other terms.
@@ -71,7 +71,7 @@ contract TaskFactory is ITaskFactory {
 
     /// @dev A round's budget, less the callers' fees, is split between workers, committee and miner.
     function _origin(uint64 taskId, TaskConfig calldata terms) private view returns (Origin memory) {
-        uint256 rest = msg.value / terms.rounds - TaskTerms.PAID_CALLS * terms.callerFee;
+        uint256 rest = msg.value / terms.rounds - Terms.PAID_CALLS * terms.callerFee;
         uint256 forWorkers = rest * terms.workersPart / WAD;
         uint256 forCommittee = rest * terms.committeePart / WAD;
         uint256 forMiner = rest - forWorkers - forCommittee;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Claim} from "../src/libraries/AggregateProof.sol";
-import {ScoreKind, Statistic} from "../src/libraries/Scores.sol";
+import {Claim} from "../src/math/AggregateProof.sol";
+import {ScoreKind, Statistic} from "../src/math/Scores.sol";
 
 /// @notice The libraries from outside: forge's tests call it, and Python's hold it against `chainfl.protocol`.
 /// @dev Tests know contracts by interface and deploy what the compiler made for production: so tests themselves can

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {AggregateProof, Claim} from "../src/libraries/AggregateProof.sol";
-import {BlockHeader} from "../src/libraries/BlockHeader.sol";
-import {Committee} from "../src/libraries/Committee.sol";
-import {Lanes, Yardstick} from "../src/libraries/Lanes.sol";
-import {Merkle} from "../src/libraries/Merkle.sol";
-import {Rewards} from "../src/libraries/Rewards.sol";
-import {ScoreKind, Scores, Statistic, Verdict} from "../src/libraries/Scores.sol";
-import {Shares} from "../src/libraries/Shares.sol";
-import {SortitionTree, StakeTree} from "../src/libraries/SortitionTree.sol";
+import {AggregateProof, Claim} from "../src/math/AggregateProof.sol";
+import {BlockHeader} from "../src/math/BlockHeader.sol";
+import {Committee} from "../src/math/Committee.sol";
+import {PackedLosses, Yardstick} from "../src/packing/PackedLosses.sol";
+import {Merkle} from "../src/math/Merkle.sol";
+import {Rewards} from "../src/math/Rewards.sol";
+import {ScoreKind, Scores, Statistic, Verdict} from "../src/math/Scores.sol";
+import {Shares} from "../src/math/Shares.sol";
+import {SortitionTree, StakeTree} from "../src/math/SortitionTree.sol";
 import {IRules} from "./IRules.sol";
 
 /// @notice See `IRules`.
@@ -117,8 +117,8 @@ contract RulesHarness is IRules {
         means = new uint256[](4);
         uint256 even;
         uint256 odd;
-        (even, odd, plain) = Lanes.sum(_startsOf(losses), 0, count);
-        Lanes.putMeans(means, 0, even, odd, losses.length);
+        (even, odd, plain) = PackedLosses.sum(_startsOf(losses), 0, count);
+        PackedLosses.putMeans(means, 0, even, odd, losses.length);
     }
 
     function laneGaps(bytes calldata losses, uint256[] memory statistics, uint256 cap)
@@ -126,8 +126,8 @@ contract RulesHarness is IRules {
         pure
         returns (uint256 total, bool plain)
     {
-        Yardstick memory stick = Lanes.yardstick(_roomy(statistics), cap);
-        if (stick.pairs.length != 0) return Lanes.gaps(Scores.startOf(losses), stick);
+        Yardstick memory stick = PackedLosses.yardstick(_roomy(statistics), cap);
+        if (stick.pairs.length != 0) return PackedLosses.gaps(Scores.startOf(losses), stick);
     }
 
     function dropRepeats(uint256 included, bytes32[] memory roots, bytes32 headRoot)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {ScoreKind, Statistic} from "../src/libraries/Scores.sol";
+import {ScoreKind, Statistic} from "../src/math/Scores.sol";
 import {BaseTest} from "./Base.t.sol";
 import {IRules} from "./IRules.sol";
 

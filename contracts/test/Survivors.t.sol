@@ -4,9 +4,9 @@ pragma solidity 0.8.37;
 import {IStakeRegistry} from "../src/interfaces/IStakeRegistry.sol";
 import {ITaskFactory} from "../src/interfaces/ITaskFactory.sol";
 import {ITrainingTask, Phase} from "../src/interfaces/ITrainingTask.sol";
-import {BlockHeader} from "../src/libraries/BlockHeader.sol";
-import {TaskDeviations} from "../src/libraries/TaskDeviations.sol";
-import {TaskUpdates} from "../src/libraries/TaskUpdates.sol";
+import {BlockHeader} from "../src/math/BlockHeader.sol";
+import {PackedDeviations} from "../src/packing/PackedDeviations.sol";
+import {CommitBitmap} from "../src/packing/CommitBitmap.sol";
 import {BaseTest} from "./Base.t.sol";
 import {Headers} from "./Headers.sol";
 import {StakeRegistryTest} from "./StakeRegistry.base.t.sol";
@@ -59,7 +59,7 @@ contract StakeRegistrySurvivorsTest is StakeRegistryTest {
 
 /// @notice Who committed and revealed, with ids far apart and many in a word, against two plain mappings.
 contract TaskUpdatesTest is BaseTest {
-    using TaskUpdates for mapping(uint256 => uint256);
+    using CommitBitmap for mapping(uint256 => uint256);
 
     uint256 private constant ACCOUNTS = 60_000;
     uint256 private constant ROUND = 7;
@@ -136,12 +136,12 @@ contract TaskDeviationsTest is BaseTest {
             deviations[count++] = random % 3 == 0 ? cap : random % (cap + 1);
         }
 
-        uint256 spare = TaskDeviations.save(_words, revealed, deviations, cap);
+        uint256 spare = PackedDeviations.save(_words, revealed, deviations, cap);
 
         uint256 n = 0;
         for (uint256 position = 0; position < 45; ++position) {
             if (revealed >> position & 1 == 0) continue;
-            vm.assertEq(TaskDeviations.get(_words, spare, position, cap), deviations[n++]);
+            vm.assertEq(PackedDeviations.get(_words, spare, position, cap), deviations[n++]);
         }
     }
 }

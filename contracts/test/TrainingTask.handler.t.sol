@@ -11,7 +11,7 @@ import {
     Rule,
     TaskConfig
 } from "../src/interfaces/ITrainingTask.sol";
-import {Statistic} from "../src/libraries/Scores.sol";
+import {Statistic} from "../src/math/Scores.sol";
 import {Vm} from "./Base.t.sol";
 import {Headers} from "./Headers.sol";
 import {Books} from "./TrainingTask.books.t.sol";
@@ -77,8 +77,8 @@ struct Sets {
     /// Enough updates were included for shares; a majority attested.
     bool formed;
     bool carried;
-    /// Who wants to take part, and who has less than the minimum bonded. These two outlive the round.
-    uint8 wants;
+    /// Who isEnrolled to take part, and who has less than the minimum bonded. These two outlive the round.
+    uint8 isEnrolled;
     uint8 poor;
 }
 
@@ -223,7 +223,7 @@ contract TrainingTaskHandler {
 
     function join(uint256 who, uint256 amount) external counted {
         if (_now.phase == Phase.Ended) return;
-        uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.wants));
+        uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.isEnrolled));
         if (out != 0) {
             if (_join(_pick(out, who), MIN_STAKE + amount % 3 ether)) _succeed();
             return;
@@ -234,10 +234,10 @@ contract TrainingTaskHandler {
 
     function leave(uint256 who, uint256 amount) external counted {
         uint256 i = who % ACTORS;
-        if (amount % 3 == 0 && _sets.wants >> i & 1 != 0) {
+        if (amount % 3 == 0 && _sets.isEnrolled >> i & 1 != 0) {
             vm.prank(actors[i]);
             task.leave();
-            _sets.wants ^= uint8(1 << i);
+            _sets.isEnrolled ^= uint8(1 << i);
             _weigh(i);
             return _succeed();
         }
@@ -395,7 +395,11 @@ contract TrainingTaskHandler {
         Phase phase = _now.phase;
         if (phase == Phase.Draw) {
             vm.roll(vm.getBlockNumber() + 1);
-            for (uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.wants)); out != 0; out &= out - 1) {
+            for (
+                uint256 out = _sets.poor | (EVERYBODY & ~uint256(_sets.isEnrolled));
+                out != 0;
+                out &= out - 1
+            ) {
                 _join(_lowest(out), MIN_STAKE);
             }
             vm.roll(vm.getBlockNumber() + 1 + SEED_DELAY);
@@ -412,10 +416,10 @@ contract TrainingTaskHandler {
 
     function _join(uint256 i, uint256 amount) private returns (bool) {
         if (_sets.poor >> i & 1 != 0) _allocate(i, amount);
-        if (_sets.wants >> i & 1 != 0) return true;
+        if (_sets.isEnrolled >> i & 1 != 0) return true;
         vm.prank(actors[i]);
         try task.enrol() {
-            _sets.wants |= uint8(1 << i);
+            _sets.isEnrolled |= uint8(1 << i);
             _weigh(i);
             return true;
         } catch {
@@ -443,7 +447,7 @@ contract TrainingTaskHandler {
     /// @dev Thousandths of the minimum; below it nothing.
     function _dueWeight(uint256 i) private view returns (uint256) {
         uint256 bonded = _stakes[i].bonded;
-        return _sets.wants >> i & 1 != 0 && bonded >= MIN_STAKE ? bonded * 1000 / MIN_STAKE : 0;
+        return _sets.isEnrolled >> i & 1 != 0 && bonded >= MIN_STAKE ? bonded * 1000 / MIN_STAKE : 0;
     }
 
     function _openIfEnough() private {
@@ -509,7 +513,7 @@ contract TrainingTaskHandler {
                 _notedIn[i] = _now.round;
                 if (++_missed[i] < MOST_MISSED) continue;
                 _missed[i] = 0;
-                _sets.wants &= uint8(~(1 << i));
+                _sets.isEnrolled &= uint8(~(1 << i));
                 _weigh(i);
             } catch {
                 if (isAbsent) _found("an absence cannot be noted");
@@ -832,9 +836,9 @@ contract TrainingTaskHandler {
             _pay();
         }
         if (!_sets.carried || before.round % REDRAW == 0) _elected = 0;
-        (uint8 wants, uint8 poor) = (_sets.wants, _sets.poor);
+        (uint8 isEnrolled, uint8 poor) = (_sets.isEnrolled, _sets.poor);
         delete _sets;
-        (_sets.wants, _sets.poor) = (wants, poor);
+        (_sets.isEnrolled, _sets.poor) = (isEnrolled, poor);
         _drawBlock = 0;
         _openIfEnough();
     }

@@ -43,11 +43,11 @@ def test_the_contracts_of_a_deployment_belong_together(played: History, codes: C
         "TrainingTask",
         "StakeRegistry",
         "TaskFactory",
-        "TaskEnrolment",
-        "TaskMoves",
-        "TaskProof",
-        "TaskTally",
-        "TaskViews",
+        "Enrolment",
+        "Transitions",
+        "Proof",
+        "Tally",
+        "Settlement",
     ],
 )
 @pytest.mark.parametrize("place", [0, 100, -1])
@@ -93,14 +93,14 @@ def test_a_registry_with_two_factories_is_refused(played: History, codes: Codes)
 
 def test_a_task_whose_code_calls_two_versions_of_a_library_is_refused(played: History, codes: Codes) -> None:
     implementation = place_of(played, codes, "TrainingTask")
-    code = codes[implementation].replace(place_of(played, codes, "TaskMoves"), OTHER, 1)
+    code = codes[implementation].replace(place_of(played, codes, "Transitions"), OTHER, 1)
 
-    with pytest.raises(VerificationError, match="names two addresses for TaskMoves"):
+    with pytest.raises(VerificationError, match="names two addresses for Transitions"):
         prove(played, codes | {implementation: code})
 
 
 def test_a_library_that_takes_itself_for_another_is_refused(played: History, codes: Codes) -> None:
-    library = place_of(played, codes, "TaskTally")
+    library = place_of(played, codes, "Tally")
     code = codes[library].replace(library, OTHER)
 
     with pytest.raises(VerificationError, match="does not know its own address"):

@@ -372,7 +372,7 @@ def _keystore(kdf: Literal["scrypt", "pbkdf2"]) -> bytes:
 def _deployment() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "deployment.json"
-        steps = {"TaskProof": DeployedStep(checksum(TASK), 7, "0x" + "22" * 32, 3, 4)}
+        steps = {"Proof": DeployedStep(checksum(TASK), 7, "0x" + "22" * 32, 3, 4)}
         made = Deployment(
             31337, checksum(TASK), 1, 1, steps, checksum(FACTORY), checksum(TASK), 9, checksum(TASK)
         )

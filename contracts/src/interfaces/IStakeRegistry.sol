@@ -86,10 +86,10 @@ interface IStakeRegistry {
     /// @notice A change of nothing is a mistake.
     error ZeroAmount();
 
-    /// @notice The account has less free stake than it wants to use.
+    /// @notice The account has less free stake than it isEnrolled to use.
     error NotEnoughFree(address account, uint256 free, uint256 wanted);
 
-    /// @notice The account has less bonded to the task than it wants to take out.
+    /// @notice The account has less bonded to the task than it isEnrolled to take out.
     error NotEnoughBonded(address task, address account, uint256 bonded, uint256 wanted);
 
     /// @notice There is no such request, or it was released already.

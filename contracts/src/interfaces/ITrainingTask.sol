@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IStakeTask} from "./IStakeTask.sol";
-import {Statistic} from "../libraries/Scores.sol";
+import {Statistic} from "../math/Scores.sol";
 
 /// @notice Where a round stands. The number is the `phaseTag` of commitments.
 enum Phase {
@@ -114,8 +114,8 @@ struct AccountView {
     uint32 weight;
     /// The first round in which the weight counts.
     uint40 activeFrom;
-    /// Whether it wants to take part.
-    bool wants;
+    /// Whether it isEnrolled to take part.
+    bool isEnrolled;
     /// How often in a row it was noted as absent.
     uint8 missed;
     /// What it may claim besides its pay as a worker.
@@ -149,7 +149,7 @@ interface ITrainingTask is IStakeTask {
     /// @notice An account put itself forward; the id is its own for ever.
     event Enrolled(uint32 indexed id, address indexed account);
 
-    /// @notice An account no longer wants to take part.
+    /// @notice An account no longer isEnrolled to take part.
     event Left(uint32 indexed id, address indexed account);
 
     /// @notice A change waits until the open draw is done; then anyone may call `applyChange`.
