@@ -16,10 +16,10 @@ from chainfl.api.convert import hex_of, phase_name
 from chainfl.api.index import Index
 from chainfl.api.indexer import Row, TaskLine, fingerprint
 from chainfl.api.live import Change, Hub
-from chainfl.api.logs import one_line, traced
 from chainfl.api.source import EventSource, Snapshot, TaskLog
 from chainfl.audit.history import PlayedRound
 from chainfl.errors import ChainflError, StoreError
+from chainfl.logs import one_line, traced
 from chainfl.types import Address
 
 _log = logging.getLogger(__name__)

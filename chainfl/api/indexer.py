@@ -11,9 +11,10 @@ from chainfl.api.convert import cid_of, hex_of, phase_name, place
 from chainfl.api.rounds import block_document, part_rows, placed, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
 from chainfl.api.transactions import transactions
-from chainfl.audit.history import LoggedEvent, PlayedRound
+from chainfl.audit.history import PlayedRound
 from chainfl.codec.cid import Cid
 from chainfl.errors import VerificationError
+from chainfl.ports import LoggedEvent
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task

@@ -12,7 +12,6 @@ from chainfl.api.clients import Share
 from chainfl.api.evidence import evidence_of
 from chainfl.api.follower import Follower
 from chainfl.api.index import Index, KeptAudit
-from chainfl.api.logs import one_line, traced
 from chainfl.api.rounds import OUTCOMES
 from chainfl.api.source import EventSource
 from chainfl.audit.challenge import find_lie
@@ -27,6 +26,7 @@ from chainfl.errors import (
     VerificationError,
 )
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
+from chainfl.logs import one_line, traced
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import UpdateRevealed
 from chainfl.types import Outcome, Phase

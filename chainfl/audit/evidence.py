@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from chainfl.audit.history import LoggedEvent
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.header import mix_hash
 from chainfl.errors import BundleError, LedgerError, ProofError, RlpError
+from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.types import Address, Digest
 

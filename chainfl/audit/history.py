@@ -3,18 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from chainfl.protocol.events import DrawOpened, Event, RoundEnded
+from chainfl.ports import LoggedEvent
+from chainfl.protocol.events import DrawOpened, RoundEnded
 from chainfl.protocol.fold import take
 from chainfl.protocol.state import Task
 from chainfl.types import Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedEvent:
-    """An event and the EVM block that holds it."""
-
-    event: Event
-    block_number: int
 
 
 @dataclass(frozen=True, slots=True)

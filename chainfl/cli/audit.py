@@ -241,6 +241,7 @@ def _verify_bundle(
 def _parse_hash(path: Path, text: str | None) -> bytes:
     """The hash that is trusted; without one, where to look it up."""
     from chainfl.audit.bundle import open_bundle
+    from chainfl.codec.text import parse_hex
 
     if text is None:
         with open_bundle(path) as bundle:
@@ -249,13 +250,7 @@ def _parse_hash(path: Path, text: str | None) -> bytes:
             "--block-hash is missing: a bundle proves nothing by itself; look up the hash of block "
             f"{subject.block} of chain {subject.chain} at a source that you trust"
         )
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 32:
-        raise InputError(f"--block-hash {text!r} is not a block's hash: 0x and 64 hex digits are expected")
-    return raw
+    return parse_hex(text, 32, "a block's hash", "--block-hash")
 
 
 def _is_ok(audited: "Sequence[AuditedRound]") -> bool:

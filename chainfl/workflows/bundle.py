@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chainfl.audit import evidence
 from chainfl.audit.bundle import Bundle, BundleWriter, Subject, Taker, begin_bundle, open_bundle, walk_round
 from chainfl.audit.evidence import ProvenChain
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
 from chainfl.chain.abi import decode_log
 from chainfl.chain.code import Contracts, contracts_of
 from chainfl.codec import car
@@ -24,7 +24,7 @@ from chainfl.errors import (
     VerificationError,
 )
 from chainfl.limits import DEFAULT_LIMITS, Limits
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, LoggedEvent
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
 from chainfl.types import Address, Digest, OnProgress

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
 from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import keccak256
@@ -19,6 +19,7 @@ from chainfl.learning.datasets import load
 from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer
 from chainfl.node.learning import spec_of_manifest
+from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import Drawn
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
