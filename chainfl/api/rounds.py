@@ -38,10 +38,12 @@ _UNITS = {
 }
 
 
-def block_document(played: PlayedRound, opened_by: bytes | None = None) -> schemas.Block:
-    """Everything that is known of a round. `opened_by` ended the round before too, and its gas counts there."""
+def block_document(played: PlayedRound, standing: Task, opened_by: bytes | None = None) -> schemas.Block:
+    """Everything that is known of a round, and of the task as it stood before the round was settled.
+
+    `opened_by` ended the round before too, and its gas counts there.
+    """
     log = placed(played)
-    standing = played.standing()
     tallied = _first(log, events.Tallied)
     slashes = slash_rows(standing, log)
     pay = reward_rows(played, standing, log)

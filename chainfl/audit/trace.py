@@ -11,7 +11,8 @@ from chainfl.protocol.tally import score_kind
 
 def trace_round(played: PlayedRound) -> dict[str, object]:
     """One round: seed, stakes, who acted in each phase, every vouch, each attempt's outcome, the model's root."""
-    standing, round_ = played.standing(), played.standing().round
+    standing = played.standing()
+    round_ = standing.round
     log = [logged.event for logged in played.events]
     drawn = next((e for e in log if isinstance(e, events.Drawn)), None)
     return {
