@@ -55,9 +55,3 @@ def place(event: PlacedEvent) -> schemas.Place:
 def loss_of(head_score: int | None) -> float | None:
     """The committee's loss of the head as people read it."""
     return None if head_score is None or head_score == NO_SCORE else head_score / WAD
-
-
-def ether(wei: int) -> str:
-    """An amount for people: four digits of ether, or more where it is tiny."""
-    value = wei / 10**18
-    return f"{value:.4f} ETH" if value == 0 or value >= 0.0001 else f"{value:.2e} ETH"
