@@ -18,6 +18,7 @@ from chainfl.chain.log import Log, LogReader, Marks
 from chainfl.chain.reader import read_call, read_config
 from chainfl.chain.rpc import has_answered, name_of
 from chainfl.codec.header import mix_hash
+from chainfl.codec.text import hex_of
 from chainfl.errors import LedgerError
 from chainfl.logs import one_line
 from chainfl.protocol.events import TaskCreated
@@ -290,7 +291,7 @@ class ChainSource:
         told = [(log.emitter, log.log_index) for log in logs]
         if sorted(logged) != sorted(told):
             why = (
-                f"transaction 0x{transaction.hex()} logged {len(logged)} events by its receipt and {len(told)} by "
+                f"transaction {hex_of(transaction)} logged {len(logged)} events by its receipt and {len(told)} by "
                 "eth_getLogs, or others: the endpoint leaves out or makes up"
             )
             yield from ((task, why) for task in concerned)
@@ -323,7 +324,7 @@ class ChainSource:
     def _receipt(self, transaction: bytes) -> _Receipt:
         """What a transaction did by its receipt; asked for once, for its events follow one another."""
         if transaction not in self._receipts:
-            what = f"reading the receipt of 0x{transaction.hex()}"
+            what = f"reading the receipt of {hex_of(transaction)}"
             found = read_receipt(self._w3, transaction, what)
             if found is None:
                 raise LedgerError(f"{what}: {name_of(self._w3)} has none")

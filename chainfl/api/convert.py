@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from chainfl.api import schemas
 from chainfl.api.source import PlacedEvent
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import hex_of
 from chainfl.protocol.state import NO_SCORE, ZERO_DIGEST, Task
 from chainfl.types import WAD, Digest, Id, Phase
 
@@ -18,11 +19,6 @@ _PHASES: dict[Phase, schemas.PhaseName] = {
     Phase.CHALLENGE: "challenge",
     Phase.ENDED: "ended",
 }
-
-
-def hex_of(raw: bytes) -> str:
-    """Bytes as 0x and lower-case hex."""
-    return "0x" + raw.hex()
 
 
 def cid_of(digest: Digest | None) -> str | None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
 from chainfl.api import schemas
-from chainfl.api.convert import cid_of, hex_of, phase_name, place
+from chainfl.api.convert import cid_of, phase_name, place
 from chainfl.api.rounds import block_document, part_rows, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
 from chainfl.api.transactions import transactions
 from chainfl.audit.history import PlayedRound, RoundCutter
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import VerificationError
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
@@ -216,7 +217,7 @@ class TaskLine:
         numbers = {logged.transaction: number for number, logged in reversed(list(enumerate(fresh, first)))}
         for one in transactions(self.created.address, fresh):
             self._gas += one.gas
-            number = numbers[bytes.fromhex(one.place.transaction[2:])]
+            number = numbers[from_hex(one.place.transaction)]
             yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
 
     def _stake_change(self, logged: PlacedEvent) -> schemas.StakeChange | None:
@@ -403,4 +404,4 @@ def fingerprint(played: PlayedRound) -> str:
         assert isinstance(logged, PlacedEvent)
         seal.update(logged.block_hash + logged.log_index.to_bytes(8, "big"))
         seal.update(repr(logged.event).encode())
-    return "0x" + seal.hexdigest()
+    return hex_of(seal.digest())

@@ -17,6 +17,7 @@ from chainfl.api.source import EventSource
 from chainfl.audit.challenge import find_lie
 from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import CHECKS, Finding, Verdict, worst
+from chainfl.codec.text import hex_of
 from chainfl.errors import (
     BusyError,
     ChainflError,
@@ -233,7 +234,7 @@ class Auditor:
             position=lie.position,
             expected=lie.expected,
             found=lie.found,
-            evidence="0x" + lie.evidence.to_bytes().hex(),
+            evidence=hex_of(lie.evidence.to_bytes()),
         )
 
     def _check_index(self, task: str, number: int) -> schemas.Finding:

@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Literal, TypeVar, cast
 
 from chainfl.api import schemas
-from chainfl.api.convert import cid_of, hex_of, loss_of, phase_name, place, who, whose
+from chainfl.api.convert import cid_of, loss_of, phase_name, place, who, whose
 from chainfl.api.narrate import steps_of
 from chainfl.api.source import PlacedEvent
 from chainfl.api.transactions import transactions
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.merkle import LEAF_PARAMETERS
 from chainfl.codec.scores import ScoreKind, decode_scores, vouches
+from chainfl.codec.text import hex_of
 from chainfl.protocol import events, rewards, state
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import ZERO

@@ -14,6 +14,7 @@ from web3 import Web3
 from web3.types import RPCEndpoint, TxReceipt
 
 from chainfl.chain.rpc import BadAnswerError, RefusedError, name_of, outside, printable
+from chainfl.codec.text import hex_of
 from chainfl.errors import LedgerError
 from chainfl.types import Digest
 
@@ -82,7 +83,7 @@ def read_head(w3: Web3) -> Block:
 
 def read_receipt(w3: Web3, transaction: bytes, what: str = "waiting for a receipt") -> TxReceipt | None:
     """The receipt of this very transaction, None where it is not mined."""
-    answer = ask(w3, "eth_getTransactionReceipt", ["0x" + transaction.hex()], what)
+    answer = ask(w3, "eth_getTransactionReceipt", [hex_of(transaction)], what)
     if answer is None:
         return None
     with _read(w3, what):
@@ -121,7 +122,7 @@ def stands(w3: Web3, receipt: TxReceipt) -> bool:
     with _read(w3, what):
         if octets(answer["hash"], 32) != receipt["blockHash"]:
             return False
-        return "0x" + bytes(receipt["transactionHash"]).hex() in answer["transactions"]
+        return hex_of(receipt["transactionHash"]) in answer["transactions"]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from chainfl.chain.rpc import HttpRpc, has_answered, outside, printable
 from chainfl.chain.send import checksum
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
-from chainfl.codec.text import from_hex
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import LedgerError
 from chainfl.types import Address, Digest
 
@@ -52,7 +52,7 @@ def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: 
         LedgerError: not between these blocks.
     """
     span = _SPAN
-    topics = [_hex(_TASK_CREATED), None, _hex(bytes(12) + task)]
+    topics = [hex_of(_TASK_CREATED), None, hex_of(bytes(12) + task)]
     while first <= last:
         until = min(first + span - 1, last)
         wanted = {
@@ -160,7 +160,11 @@ def encode_receipt(receipt: Json) -> bytes:
     with _reading("a receipt"):
         outcome = _number(receipt["status"]) if "status" in receipt else from_hex(receipt["root"])
         logs: rlp.Value = [
-            [from_hex(log["address"]), [from_hex(topic) for topic in log["topics"]], from_hex(log["data"])]
+            [
+                from_hex(log["address"]),
+                [from_hex(topic) for topic in log["topics"]],
+                from_hex(log["data"]),
+            ]
             for log in receipt["logs"]
         ]
         body = rlp.encode(
@@ -222,10 +226,6 @@ def _result(answer: RPCResponse, method: str) -> Any:
 
 def _number(text: str) -> bytes:
     return rlp.encode_int(int(text, 16))
-
-
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()
 
 
 _HEADER: tuple[tuple[str, Callable[[str], bytes]], ...] = (

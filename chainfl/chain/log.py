@@ -16,7 +16,7 @@ from web3 import Web3
 from chainfl.chain.abi import decode_log
 from chainfl.chain.answers import ask, octets, quantity
 from chainfl.chain.rpc import BadAnswerError, has_answered, name_of
-from chainfl.codec.text import from_hex
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import LedgerError
 from chainfl.logs import one_line
 from chainfl.ports import LoggedEvent
@@ -165,7 +165,7 @@ class LogReader:
     def _ask(self, first: int, last: int, emitters: Sequence[Address]) -> list[Log]:
         what = f"reading events of blocks {first} to {last}"
         wanted = {
-            "address": ["0x" + emitter.hex() for emitter in emitters],
+            "address": [hex_of(emitter) for emitter in emitters],
             "fromBlock": hex(first),
             "toBlock": hex(last),
         }
@@ -181,7 +181,7 @@ class LogReader:
         for log in found:
             if log.emitter not in asked or not first <= log.block_number <= last:
                 raise LedgerError(
-                    f"{who} answered with a log of 0x{log.emitter.hex()} in block {log.block_number}, which was not "
+                    f"{who} answered with a log of {hex_of(log.emitter)} in block {log.block_number}, which was not "
                     "asked for: use another endpoint"
                 )
         return found

@@ -14,7 +14,7 @@ from web3.types import RPCEndpoint
 from chainfl.chain.evidence import encode_header
 from chainfl.chain.rpc import outside
 from chainfl.codec.commitments import keccak256
-from chainfl.codec.text import from_hex
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import InputError, LedgerError
 
 HEADERS = 4
@@ -61,8 +61,8 @@ def _check_headers(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
 
         if keccak256(header) != hash_:
             raise LedgerError(
-                f"header of block {number}: its fields hash to 0x{keccak256(header).hex()}, the block's hash is "
-                f"0x{hash_.hex()}: its headers are not Ethereum's, or the endpoint lies; tasks cannot draw here"
+                f"header of block {number}: its fields hash to {hex_of(keccak256(header))}, the block's hash is "
+                f"{hex_of(hash_)}: its headers are not Ethereum's, or the endpoint lies; tasks cannot draw here"
             )
         if _number(block, str(number)) != number or parent not in (None, before):
             raise LedgerError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainfl.cli.audit_output import hex_of, plain_bundle, plain_plan, plain_rounds, show_audit, show_export
+from chainfl.cli.audit_output import plain_bundle, plain_plan, plain_rounds, show_audit, show_export
 from chainfl.cli.chain_options import (
     connect,
     fee_options,
@@ -21,6 +21,7 @@ from chainfl.cli.chain_options import (
     task_options,
 )
 from chainfl.cli.output import finish, json_option
+from chainfl.codec.text import hex_of, parse_hex
 from chainfl.errors import InputError
 from chainfl.limits import Limits
 from chainfl.report import narrate, report
@@ -241,7 +242,6 @@ def _verify_bundle(
 def _parse_hash(path: Path, text: str | None) -> bytes:
     """The hash that is trusted; without one, where to look it up."""
     from chainfl.audit.bundle import open_bundle
-    from chainfl.codec.text import parse_hex
 
     if text is None:
         with open_bundle(path) as bundle:

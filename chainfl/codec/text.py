@@ -43,9 +43,11 @@ def short_hex(raw: bytes) -> str:
     return f"0x{raw.hex()[:12]}…"
 
 
-def ether(wei: int) -> str:
-    """An amount for people: four digits of ether, or more where it is tiny."""
+def ether(wei: int, digits: int | None = None) -> str:
+    """An amount for people: so many digits of ether; without a number four, or more where it is tiny."""
     value = wei / ETHER
+    if digits is not None:
+        return f"{value:.{digits}f} ETH"
     return f"{value:.4f} ETH" if value == 0 or value >= 0.0001 else f"{value:.2e} ETH"
 
 

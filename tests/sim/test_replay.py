@@ -12,6 +12,7 @@ from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest
+from chainfl.codec.text import ETHER
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
@@ -35,7 +36,7 @@ from chainfl.sim.replay import (
     trace_of,
 )
 from chainfl.types import Address, Id, Outcome
-from chainfl.workflows.sponsor import ETHER, Terms, prepare_task
+from chainfl.workflows.sponsor import Terms, prepare_task
 
 CLIENTS, ROUNDS, SEED = 11, 3, 7
 NAMES = [f"p{number:02}" for number in range(1, CLIENTS + 1)]
