@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
 from chainfl.api import schemas
-from chainfl.api.convert import cid_of, hex_of, phase_name, place
-from chainfl.api.rounds import block_document, part_rows, placed, summary_of
+from chainfl.api.convert import cid_of, phase_name, place
+from chainfl.api.rounds import block_document, part_rows, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
 from chainfl.api.transactions import transactions
-from chainfl.audit.history import LoggedEvent, PlayedRound
+from chainfl.audit.history import PlayedRound, RoundCutter
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import VerificationError
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
@@ -113,24 +114,23 @@ class TaskLine:
 
     def __init__(self, log: TaskLog) -> None:
         """Start at the task's creation, without any event."""
-        self.created, self.created_block = log.created, log.created_block
+        self.created = log.created
+        self.created_block = log.created_block
         self.events: list[PlacedEvent] = []
         self.past = _Past(log.created)
-        self.now = log.created.draft()
-        self._before, self._held = log.created.draft(), list[LoggedEvent]()
+        self._cutter = RoundCutter(log.created, fold)
         self._totals = _Totals()
-        self._bonded, self._unbonding = Counter[Address](), Counter[Address]()
+        self._bonded = Counter[Address]()
+        self._unbonding = Counter[Address]()
         self._claimed = Counter[str]()
         self._gas = 0
         self._last_end: bytes | None = None
         self._participants: dict[Id, str] = {}
 
     @property
-    def open_round(self) -> PlayedRound | None:
-        """The running round, once its draw has opened."""
-        if any(isinstance(logged.event, events.DrawOpened) for logged in self._held):
-            return PlayedRound(self._before.round.number, self._before, tuple(self._held), None)
-        return None
+    def now(self) -> Task:
+        """The task as it stands."""
+        return self._cutter.now
 
     def round(self, number: int) -> PlayedRound | None:
         """A round by its number."""
@@ -139,7 +139,7 @@ class TaskLine:
             ended = log[-1].event
             assert isinstance(ended, events.RoundEnded)
             return PlayedRound(number, self.past.before(number - 1, self.events), log, ended)
-        running = self.open_round
+        running = self._cutter.running
         return running if running is not None and running.number == number else None
 
     def is_continued_by(self, log: TaskLog) -> bool:
@@ -151,25 +151,35 @@ class TaskLine:
         """Take new events into account; answers every row that is new or has changed."""
         rows = list(self._event_rows(fresh))
         for logged in fresh:
-            self._check_possible(logged)
-            fold(self.now, logged.event, logged.block_number)
-            self.now.events = []
-            self.events.append(logged)
-            self._held.append(logged)
-            if isinstance(logged.event, events.RoundEnded):
-                played = PlayedRound(logged.event.round, self._before, tuple(self._held), logged.event)
-                rows += self._finish(played)
-                self.past.add(len(self.events), self.now)
-                self._before, self._held = self.now.draft(), []
+            rows += self._add(logged)
+
+        # The open round counts too, but only until more is known of it.
         totals = self._totals.copy()
-        running = self.open_round
+        running = self._cutter.running
         if running is not None:
-            block = block_document(running, self._last_end)
+            block = block_document(running, self.now, self._last_end)
             totals.add(block)
             rows += round_rows(block)
+
         rows += self._participant_rows(totals)
         rows.append(self._task_row(totals))
         return rows
+
+    def _add(self, logged: PlacedEvent) -> Iterator[Row]:
+        """Take one event into account; answers the rows of the round that it ends."""
+        self._check_possible(logged)
+        is_end = isinstance(logged.event, events.RoundEnded)
+        standing = self.now.draft() if is_end else self.now
+        played = self._cutter.add(logged)
+        self.events.append(logged)
+        if played is None:
+            return iter(())
+
+        self.past.add(len(self.events), self.now)
+        block = block_document(played, standing, self._last_end)
+        self._last_end = logged.transaction
+        self._totals.add(block)
+        return round_rows(block)
 
     def _check_possible(self, logged: PlacedEvent) -> None:
         """Refuse an event that no chain can bring at this place: one before it is missing, repeated or moved.
@@ -194,12 +204,6 @@ class TaskLine:
         if event.outcome is Outcome.FINAL and (round_.tally is None or round_.proposal is None):
             raise VerificationError(f"{where} makes a model head that was never tallied or proposed")
 
-    def _finish(self, played: PlayedRound) -> Iterator[Row]:
-        block = block_document(played, self._last_end)
-        self._last_end = placed(played)[-1].transaction
-        self._totals.add(block)
-        return round_rows(block)
-
     def _event_rows(self, fresh: Sequence[PlacedEvent]) -> Iterator[Row]:
         first = len(self.events)
         for number, logged in enumerate(fresh, first):
@@ -213,7 +217,7 @@ class TaskLine:
         numbers = {logged.transaction: number for number, logged in reversed(list(enumerate(fresh, first)))}
         for one in transactions(self.created.address, fresh):
             self._gas += one.gas
-            number = numbers[bytes.fromhex(one.place.transaction[2:])]
+            number = numbers[from_hex(one.place.transaction)]
             yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
 
     def _stake_change(self, logged: PlacedEvent) -> schemas.StakeChange | None:
@@ -400,4 +404,4 @@ def fingerprint(played: PlayedRound) -> str:
         assert isinstance(logged, PlacedEvent)
         seal.update(logged.block_hash + logged.log_index.to_bytes(8, "big"))
         seal.update(repr(logged.event).encode())
-    return "0x" + seal.hexdigest()
+    return hex_of(seal.digest())

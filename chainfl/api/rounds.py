@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Literal, TypeVar, cast
 
 from chainfl.api import schemas
-from chainfl.api.convert import cid_of, hex_of, loss_of, phase_name, place, who, whose
+from chainfl.api.convert import cid_of, loss_of, phase_name, place, who, whose
 from chainfl.api.narrate import steps_of
 from chainfl.api.source import PlacedEvent
 from chainfl.api.transactions import transactions
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.merkle import LEAF_PARAMETERS
 from chainfl.codec.scores import ScoreKind, decode_scores, vouches
+from chainfl.codec.text import hex_of
 from chainfl.protocol import events, rewards, state
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import ZERO
@@ -38,10 +39,12 @@ _UNITS = {
 }
 
 
-def block_document(played: PlayedRound, opened_by: bytes | None = None) -> schemas.Block:
-    """Everything that is known of a round. `opened_by` ended the round before too, and its gas counts there."""
+def block_document(played: PlayedRound, standing: Task, opened_by: bytes | None = None) -> schemas.Block:
+    """Everything that is known of a round, and of the task as it stood before the round was settled.
+
+    `opened_by` ended the round before too, and its gas counts there.
+    """
     log = placed(played)
-    standing = played.standing()
     tallied = _first(log, events.Tallied)
     slashes = slash_rows(standing, log)
     pay = reward_rows(played, standing, log)

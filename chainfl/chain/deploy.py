@@ -26,6 +26,7 @@ from chainfl.chain.rpc import check_chain, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.codec import plain_json
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.text import GWEI
 from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address, OnProgress
 
@@ -288,7 +289,7 @@ def cost_of_deployment(w3: Web3, names: Sequence[str] | None = None) -> Cost:
             gas += 64_000 + 200 * sum(map(_runtime_bytes, ("StakeRegistry", "TrainingTask")))
     with outside("reading the base fee"):
         base = int(w3.eth.get_block("latest").get("baseFeePerGas", 0))
-    return Cost(gas, gas * (2 * base + 10**9))
+    return Cost(gas, gas * (2 * base + GWEI))
 
 
 def _runtime_bytes(name: str) -> int:

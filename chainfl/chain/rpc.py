@@ -53,6 +53,10 @@ class BadAnswerError(ValueError):
     """The endpoint answered, but not with what was asked for."""
 
 
+class RefusedError(ValueError):
+    """The endpoint answered that it will not."""
+
+
 class TooSlowError(TimeoutError):
     """The endpoint did not answer in time."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from chainfl.codec.text import ETHER
 from chainfl.errors import InputError
 from chainfl.limits import DEFAULT_LIMITS
 from chainfl.report import narrate
@@ -238,7 +239,7 @@ def parse_ether(text: str) -> int:
     """
     from decimal import Decimal, InvalidOperation
 
-    unit = 1 if text.endswith("wei") else 10**18
+    unit = 1 if text.endswith("wei") else ETHER
     try:
         amount = Decimal(text.removesuffix("wei").removesuffix("eth").strip()) * unit
     except InvalidOperation:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 
 from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.records import Manifest
+from chainfl.codec.text import ETHER
 from chainfl.codec.vector import encode
 from chainfl.errors import InputError
 from chainfl.ports import BlobStore
@@ -24,7 +25,6 @@ from chainfl.protocol.terms import (
 from chainfl.sim.terms import default_terms
 from chainfl.types import WAD, TaskConfig
 
-ETHER = 10**18
 _FEES_OF_A_BUDGET = 1200
 """Twelve calls a round are paid at most, so that all of them take a hundredth of its budget."""
 

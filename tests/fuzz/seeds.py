@@ -19,7 +19,7 @@ from web3.types import RPCEndpoint
 
 from chainfl import artifacts
 from chainfl.audit.bundle import BundleNode, Page, Subject
-from chainfl.audit.history import LoggedEvent, rounds
+from chainfl.audit.history import rounds
 from chainfl.chain import evidence as endpoint
 from chainfl.chain.abi import type_name
 from chainfl.chain.deploy import DeployedStep, Deployment, write_deployment
@@ -30,6 +30,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest, ModelNode
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores
 from chainfl.codec.vector import encode as encode_vector
+from chainfl.ports import LoggedEvent
 from chainfl.types import Address
 from tests.api.scene import history as memory_history
 from tests.audit.scene import History, history

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from chainfl.codec.text import ETHER
 from chainfl.errors import InputError
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import WAD, Rule
-from chainfl.workflows.sponsor import ETHER, Terms, check_terms, prepare_task, with_changes
+from chainfl.workflows.sponsor import Terms, check_terms, prepare_task, with_changes
 
 FLOOR = 5
 

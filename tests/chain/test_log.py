@@ -1,15 +1,15 @@
 """Logs of thousands of tasks, off endpoints with limits of every kind, and off endpoints that answer nonsense."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from chainfl.api.logs import CHUNK, GROW_AFTER, SPAN, LogReader
+from chainfl.chain import log as following
+from chainfl.chain.log import CHUNK, GROW_AFTER, SPAN, LogReader, Marks, events_of
 from chainfl.chain.rpc import open_rpc
 from chainfl.errors import LedgerError
-from chainfl.types import Address
-from tests.api.endpoint import Json, Limits, LogEndpoint, enrolled, log_endpoint
+from chainfl.types import Address, Digest
+from tests.chain.endpoint import Json, Limits, LogEndpoint, enrolled, log_endpoint
 
 TASKS = [Address(number.to_bytes(20, "big")) for number in range(1, 5_001)]
 MOST_REFUSALS = 25
@@ -37,7 +37,7 @@ def text(task: Address) -> str:
 
 
 def reader_of(endpoint: LogEndpoint) -> LogReader:
-    return LogReader(open_rpc(endpoint.url, timeout=10), threading.Lock())
+    return LogReader(open_rpc(endpoint.url, timeout=10))
 
 
 def read_all(reader: LogReader) -> list[tuple[str, int]]:
@@ -195,3 +195,115 @@ def test_a_log_of_an_unknown_event_is_no_trouble(endpoint: LogEndpoint) -> None:
     found = reader_of(endpoint).read(0, 10, TASKS)
 
     assert [(log.event, log.trouble) for log in found] == [(None, ""), (None, "")]
+
+
+def test_each_span_has_the_hash_that_its_last_block_had_before_its_logs_were_asked_for(
+    endpoint: LogEndpoint,
+) -> None:
+    asked_before = dict[int, int]()
+
+    def hash_of(number: int) -> Digest:
+        asked_before[number] = len(endpoint.asked)
+        return number.to_bytes(32, "big")
+
+    endpoint.limits = Limits(blocks=600)
+    spans = list(reader_of(endpoint).spans(0, 2_999, TASKS[:1], hash_of))
+
+    assert [span.last for span in spans] == [499, 999, 1_499, 1_999, 2_499, 2_999]
+    assert [span.mark for span in spans] == [span.last.to_bytes(32, "big") for span in spans]
+    answered = [at for at, asked in enumerate(endpoint.asked) if asked.taken]
+    assert [asked_before[span.last] for span in spans] == answered
+
+
+# One contract's events
+
+
+@pytest.mark.parametrize(
+    ("logs", "said"),
+    [
+        ([enrolled(OURS, 5, 3), enrolled(OURS, 5, 3)], "event 3 of block 5 twice"),
+        ([enrolled(OURS, 5, 3), enrolled(OURS, 5, 4, blockHash="0x" + "12" * 32)], "two hashes of block 5"),
+        (
+            [enrolled(OURS, 5, 3, topics=[enrolled(OURS, 1)["topics"][0]])],
+            "event 3 of block 5 cannot be decoded",
+        ),
+    ],
+    ids=range(3),
+)
+def test_one_log_that_makes_no_sense_spoils_its_contracts_events(
+    endpoint: LogEndpoint, logs: list[Json], said: str
+) -> None:
+    endpoint.logs = logs
+    found = reader_of(endpoint).read(0, 10, TASKS[:1])
+
+    with pytest.raises(LedgerError, match=f"^somebody.*{said}"):
+        events_of(found, "somebody")
+
+
+def test_events_have_their_places_and_what_is_not_ours_is_left_out(endpoint: LogEndpoint) -> None:
+    endpoint.logs = [enrolled(OURS, 6, 2), enrolled(OURS, 5, 1), enrolled(OURS, 5, 0, topics=[])]
+
+    found = events_of(reader_of(endpoint).read(0, 10, TASKS[:1]), "somebody")
+
+    assert [(one.block_number, one.log_index) for one in found] == [(5, 1), (6, 2)]
+    assert found[0].block_hash == (5).to_bytes(32, "big")
+
+
+# Reorgs
+
+
+def hash_at(number: int, fork: int = 0) -> Digest:
+    return number.to_bytes(16, "big") + fork.to_bytes(16, "big")
+
+
+def marked(count: int) -> Marks:
+    marks = Marks()
+    for number in range(10, 10 + count):
+        marks.add(number, hash_at(number))
+    return marks
+
+
+def test_a_chain_that_did_not_change_is_asked_for_one_block() -> None:
+    asked = list[int]()
+
+    def hash_of(number: int) -> Digest:
+        asked.append(number)
+        return hash_at(number)
+
+    assert marked(300).drop_gone(hash_of, 9) is None
+    assert asked == [309]
+
+
+@pytest.mark.parametrize("first_other", [10, 11, 12, 100, 200, 306, 308, 309])
+def test_the_newest_block_that_still_stands_is_found_with_few_questions(first_other: int) -> None:
+    asked = list[int]()
+    marks = marked(300)
+
+    def hash_of(number: int) -> Digest | None:
+        asked.append(number)
+        return hash_at(number, fork=number >= first_other)
+
+    assert marks.drop_gone(hash_of, 9) == first_other - 1
+    assert len(asked) <= 18
+    assert min(asked) >= first_other - 2 * (309 - first_other) - 2
+    assert marks.get(first_other - 1) == (hash_at(first_other - 1) if first_other > 10 else None)
+    assert marks.get(first_other) is None
+    assert marks.drop_gone(hash_of, 9) is None
+
+
+def test_a_block_that_is_not_there_any_more_is_gone() -> None:
+    assert marked(3).drop_gone(lambda number: hash_at(number) if number < 12 else None, 9) == 11
+
+
+def test_of_many_marks_the_newest_stay_and_the_older_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "_MARKS", 100)
+    marks = marked(1_000)
+
+    kept = [number for number in range(10, 1_010) if marks.get(number) is not None]
+
+    assert len(kept) <= 100
+    assert kept[-50:] == list(range(960, 1_010))
+    assert kept[0] == 10
+    assert marks.drop_gone(lambda number: hash_at(number, fork=number >= 500), 9) == max(
+        number for number in kept if number < 500
+    )
