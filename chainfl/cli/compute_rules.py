@@ -13,7 +13,7 @@ from chainfl.codec.commitments import draw_seed
 from chainfl.codec.scores import Scores, decode_scores, encode_scores, unavailable
 from chainfl.errors import InputError
 from chainfl.protocol import draw as drawing
-from chainfl.protocol import rewards, state, terms
+from chainfl.protocol import rewards, state, term_table, terms
 from chainfl.protocol import tally as tallying
 from chainfl.protocol.shares import equal, head_share, krum
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Rule, Statistic, TaskConfig
@@ -111,7 +111,7 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
         seed,
         weights,
         size,
-        integer(given.get("max_updates"), "input.max_updates", 1, terms.MAX_UPDATES),
+        integer(given.get("max_updates"), "input.max_updates", 1, term_table.MAX_UPDATES),
         sitting,
         trains,
     )
@@ -242,10 +242,10 @@ def _terms(given: Mapping[str, Json], rule: Rule, size: int) -> TaskConfig:
         "rule": rule,
         "committee_size": size,
         "statistic": _choice(given, "statistic", _STATISTICS, Statistic.MEDIAN),
-        "beta": integer(given.get("beta", WAD), "input.beta", 0, terms.MAX_BETA),
+        "beta": integer(given.get("beta", WAD), "input.beta", 0, term_table.MAX_BETA),
         "alpha": integer(given.get("alpha", WAD), "input.alpha", 1, WAD),
         "tolerated": integer(given.get("tolerated", 0), "input.tolerated", 0, 255),
-        "selected": integer(given.get("selected", 1), "input.selected", 1, terms.MAX_UPDATES),
+        "selected": integer(given.get("selected", 1), "input.selected", 1, term_table.MAX_UPDATES),
         "keep": integer(given.get("keep", WAD), "input.keep", 1, WAD),
         "by_samples": _flag(given, "by_samples", False),
         "unique_roots": _flag(given, "unique_roots", True),
@@ -253,7 +253,7 @@ def _terms(given: Mapping[str, Json], rule: Rule, size: int) -> TaskConfig:
     }
     config = TaskConfig(**unread | read)
     least = max(1, terms.rule_minimum(config))
-    wanted = integer(given.get("min_updates", least), "input.min_updates", least, terms.MAX_UPDATES)
+    wanted = integer(given.get("min_updates", least), "input.min_updates", least, term_table.MAX_UPDATES)
     return replace(config, min_updates=wanted)
 
 
@@ -280,15 +280,17 @@ def _score_rows(given: Mapping[str, Json], rule: Rule, size: int) -> list[list[i
         raise InputError(
             f"input.scores: {len(rows)} members revealed, of a committee of {size}; give 1 to {size}"
         )
-    count = integer(given.get("updates", 0), "input.updates", 0, terms.MAX_UPDATES)
+    count = integer(given.get("updates", 0), "input.updates", 0, term_table.MAX_UPDATES)
     read = [_score_row(row, f"input.scores[{at}]", rule, count) for at, row in enumerate(rows)]
     lengths = {len(row) for row in read}
     if len(lengths) > 1:
         raise InputError(
             f"input.scores: members scored {min(lengths) - 1} to {max(lengths) - 1} updates, not the same number"
         )
-    if max(lengths) > 1 + terms.MAX_UPDATES:
-        raise InputError(f"input.scores: {max(lengths) - 1} updates; a round has at most {terms.MAX_UPDATES}")
+    if max(lengths) > 1 + term_table.MAX_UPDATES:
+        raise InputError(
+            f"input.scores: {max(lengths) - 1} updates; a round has at most {term_table.MAX_UPDATES}"
+        )
     return read
 
 
@@ -391,7 +393,7 @@ def _worker_parts(given: Mapping[str, Json]) -> tuple[list[int], int]:
 
 
 def _committee_size(given: Mapping[str, Json]) -> int:
-    size = integer(given.get("committee_size"), "input.committee_size", 3, terms.MAX_COMMITTEE)
+    size = integer(given.get("committee_size"), "input.committee_size", 3, term_table.MAX_COMMITTEE)
     if size % 2 == 0:
         raise InputError(f"input.committee_size: {size} is even; a committee is odd")
     return size

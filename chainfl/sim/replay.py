@@ -30,6 +30,7 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.fold import take
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.term_table import BUDGET
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
@@ -40,7 +41,6 @@ from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.sim.population import Adversary, Population
-from chainfl.sim.terms import BUDGET
 from chainfl.types import WAD, Address, Id, Phase, TaskConfig
 
 _KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))

@@ -19,6 +19,7 @@ from chainfl.learning.partition import partition
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import BadConfigError
+from chainfl.protocol.term_table import BUDGET, ETHER
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
@@ -27,7 +28,7 @@ from chainfl.sim.faithful import FaithfulNetwork, SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.population import Adversary, Engine, Population, train_here
 from chainfl.sim.quick import QuickNetwork
-from chainfl.sim.terms import BUDGET, ETHER, terms_of
+from chainfl.sim.terms import terms_of
 from chainfl.types import Address, Id, TaskConfig
 
 CHAIN_ID = 31337

@@ -9,6 +9,7 @@ import pytest
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import record_layout
+from chainfl.protocol.term_table import BUDGET
 from chainfl.protocol.terms import Floors, check_config
 from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
@@ -16,7 +17,7 @@ from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.presets import PRESETS, preset
 from chainfl.sim.run import RoundMetrics, has_settled, play, summary
 from chainfl.sim.simulation import Simulation, set_up
-from chainfl.sim.terms import BUDGET, terms_of
+from chainfl.sim.terms import terms_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
 
