@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from typing import Any
 
 from chainfl.api import schemas
 from chainfl.api.convert import cid_of, phase_name, place
@@ -18,6 +19,7 @@ from chainfl.errors import VerificationError
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
+from chainfl.protocol.term_table import TERMS, Term, Unit
 from chainfl.types import WAD, Address, Id, Outcome, Phase
 
 ROWS_PER_ROUND = 1_000_000
@@ -360,41 +362,32 @@ def _plain(value: object) -> object:
 
 
 def terms_of(task: Task) -> schemas.Terms:
-    """A task's frozen terms."""
+    """A task's frozen terms: those with a field of their own as the table of terms has them, the others in groups."""
     c = task.config
     phases = ("train", "reveal", "score", "tally", "propose", "challenge")
     parts = {"workers": c.workers_part, "committee": c.committee_part}
     parts["miner"] = WAD - sum(parts.values())
     slashes = {"lie": c.lie_slash, "liveness": c.liveness_slash, "no_reveal": c.no_reveal_slash}
-    return schemas.Terms(
-        rule=c.rule.name_text,
-        statistic=c.statistic.name.lower(),
-        beta=str(c.beta),
-        alpha=str(c.alpha),
-        tolerated=c.tolerated,
-        selected=c.selected,
-        keep=str(c.keep),
-        by_samples=c.by_samples,
-        unique_roots=c.unique_roots,
-        committee_size=c.committee_size,
-        redraw_every=c.redraw_every,
-        min_updates=c.min_updates,
-        max_updates=c.max_updates,
-        max_samples=c.max_samples,
-        rounds=c.rounds,
-        target=str(c.target),
-        min_stake=str(c.min_stake),
-        caller_fee=str(c.caller_fee),
-        seconds={name: getattr(c, f"{name}_seconds") for name in phases},
-        parts={name: part / WAD for name, part in parts.items()},
-        slashes={name: part / WAD for name, part in slashes.items()},
-        dimension=c.dimension,
-        depth=c.depth,
-        scale=c.scale,
-        manifest=str(Cid.dag_cbor(c.manifest)),
-        first_root=hex_of(c.first_root),
-        first_model=str(Cid.dag_cbor(c.first_model)),
-    )
+
+    own = [term for term in TERMS if term.name in schemas.Terms.model_fields]
+    plain = {term.name: _plain_term(term, getattr(c, term.name)) for term in own}
+    groups = {
+        "seconds": {name: getattr(c, f"{name}_seconds") for name in phases},
+        "parts": {name: part / WAD for name, part in parts.items()},
+        "slashes": {name: part / WAD for name, part in slashes.items()},
+        "manifest": str(Cid.dag_cbor(c.manifest)),
+        "first_model": str(Cid.dag_cbor(c.first_model)),
+    }
+    return schemas.Terms.model_validate(plain | groups)
+
+
+def _plain_term(term: Term, value: Any) -> object:
+    """A term as JSON holds it; fractions and money as text, for JSON numbers round."""
+    if term.unit is Unit.DIGEST:
+        return hex_of(value)
+    if term.unit is Unit.NAME:
+        return value.name.lower().replace("_", "-")
+    return str(value) if term.unit in (Unit.WAD, Unit.WEI) else value
 
 
 def fingerprint(played: PlayedRound) -> str:

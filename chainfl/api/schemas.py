@@ -86,6 +86,9 @@ class Terms(Schema):
     seconds: dict[str, int] = Field(description="length of each phase")
     parts: dict[str, float] = Field(description="how a round's budget is split")
     slashes: dict[str, float] = Field(description="what part of a stake a slash takes")
+    dev_cap: Integer
+    finder_part: Integer
+    burn_part: Integer
     dimension: int = Field(description="parameters of the model")
     depth: int = Field(description="of the Merkle tree")
     scale: int = Field(description="a parameter is its integer divided by 2 to this")

@@ -20,41 +20,13 @@ from chainfl.learning.dataset import Dataset, Samples
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import score, score_many
 from chainfl.learning.models import Flat, initial_flat
-from chainfl.learning.names import unknown
 from chainfl.learning.partition import partition
 from chainfl.learning.train import Job, Recipe, train, train_many
+from chainfl.names import unknown
 from chainfl.protocol.combine import combine
+from chainfl.sim.experiment import Selfish as Selfish
 from chainfl.sim.varsel import choose, step_shares
 from chainfl.types import TOTAL
-
-
-@dataclass(frozen=True, slots=True)
-class Selfish:
-    """What the stakeholder trains, for how many internal clients, with how many external ones a round."""
-
-    dataset: str = "mnist-embedded"
-    partition: str = "shards:per=2"
-    model: str = "varsel-logistic"
-    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=0.1, batch=32, local_steps=3))
-    method: str = "varsel"
-    clients: int = 60
-    internal: int = 2
-    budget: int = 10
-    rounds: int = 100
-    proximal: float = 0.1
-    inner_rate: float = 0.01
-    scale: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise unknown("method", self.method, METHODS)
-        if not 1 <= self.internal < self.clients:
-            raise InputError(f"{self.internal} internal of {self.clients} clients: some must be external")
-        if self.budget < 1:
-            raise InputError(f"the budget must be at least 1, not {self.budget}")
-        if self.rounds < 1:
-            raise InputError(f"rounds must be at least 1, not {self.rounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +145,7 @@ METHODS: Final[Mapping[str, Method]] = {
     "ocs": _ocs,
     "per-fl": _per_fl,
 }
+"""The step of each method; the names are `SELFISH_METHODS`."""
 
 SELFISH: Final[Mapping[str, Selfish]] = {
     "varsel-small": Selfish(clients=30, budget=5, rounds=20),
