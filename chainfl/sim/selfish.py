@@ -99,10 +99,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The models that count in a round and the part of each; the parts add up to one."""
+    """The models that count in a round, the share of each, and how many external ones there are."""
 
     models: NDArray[np.float32]
-    parts: Sequence[float]
+    shares: Sequence[int]
     external: int
 
 
@@ -113,11 +113,9 @@ def _varsel(stage: Stage, head_D: Flat, round_: int) -> Step:
     """Norms of all, updates of the sampled; the parts minimise the variance bound."""
     internal = stage.experiment.internal
     rows = stage.updates(head_D, range(len(stage.clients)), round_)
-    chosen = choose(
-        rows[:internal] - head_D, rows[internal:] - head_D, stage.experiment.budget, stage.rng(round_)
-    )
-    parts = step_shares(internal, chosen.sampled, chosen.exact, stage.external)
-    return Step(rows, parts, len(chosen.sampled))
+    vectors = [encode(row, stage.experiment.scale) for row in rows]
+    chosen = choose(vectors[:internal], vectors[internal:], stage.experiment.budget, stage.rng(round_))
+    return Step(rows, step_shares(internal, chosen, stage.external), len(chosen.sampled))
 
 
 def _local(stage: Stage, head_D: Flat, round_: int) -> Step:
@@ -154,7 +152,7 @@ def _ocs(stage: Stage, head_D: Flat, round_: int) -> Step:
     taken = stage.rng(round_).random(stage.external) < chances
     inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / stage.external * budget
     weights = np.concatenate([np.ones(internal), inverse])
-    return Step(rows, list(weights / weights.sum()), int(taken.sum()))
+    return Step(rows, whole_shares(list(weights / weights.sum())), int(taken.sum()))
 
 
 def _per_fl(stage: Stage, head_D: Flat, round_: int) -> Step:
@@ -248,23 +246,28 @@ def play_selfish(stage: Stage, course: Course | None = None) -> Iterator[Selfish
     for round_ in range(len(course.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
         step = METHODS[experiment.method](stage, decode(course.head, experiment.scale), round_)
-        course.head = combine_parts(step.models, step.parts, experiment.scale)
+        course.head = combine_models(step.models, step.shares, experiment.scale)
         one = SelfishFacts(
             round_,
             merkle.root(course.head).hex(),
             internal_accuracy(stage, decode(course.head, experiment.scale), round_),
             step.external,
-            float(sum(step.parts[experiment.internal :])),
+            sum(step.shares[experiment.internal :]) / TOTAL,
             time.perf_counter() - started,
         )
         course.facts.append(one)
         yield one
 
 
-def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: int) -> Vector:
-    """The exact combination of models with parts that add up to one, as integer shares."""
+def whole_shares(parts: Sequence[float]) -> list[int]:
+    """Parts that add up to one as integer shares; the rest goes to the first."""
     shares = [int(part * TOTAL) for part in parts]
     shares[0] += TOTAL - sum(shares)
+    return shares
+
+
+def combine_models(models: NDArray[np.float32], shares: Sequence[int], scale: int) -> Vector:
+    """The exact combination of models; what has no share is left out."""
     vectors = [encode(model, scale) if share else None for model, share in zip(models, shares, strict=True)]
     return combine(None, vectors, [0, *shares])
 
@@ -322,4 +325,4 @@ def _with_internal(stage: Stage, external: Sequence[int]) -> list[int]:
 
 
 def _equal(rows: NDArray[np.float32], stage: Stage) -> Step:
-    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - stage.experiment.internal)
+    return Step(rows, whole_shares([1 / len(rows)] * len(rows)), len(rows) - stage.experiment.internal)
