@@ -120,7 +120,7 @@ def test_a_choice_samples_near_clients_and_never_far_ones() -> None:
 def test_the_exact_weights_of_a_choice_are_those_of_the_chain() -> None:
     rng = np.random.default_rng(2)
     inside = [encode(each, 20) for each in rng.normal(size=(3, 30))]
-    outside = [encode(each, 20) for each in rng.normal(size=(8, 30)) * 1.5]
+    outside = [encode(each, 20) for each in rng.normal(size=(8, 30)) * 0.5]
 
     chosen = choose(inside, outside, 4, np.random.default_rng(3))
 
