@@ -142,3 +142,4 @@ def _hex(data: bytes) -> str:
 
 
 from chainfl.cli import compute_rules as compute_rules  # noqa: E402  its commands join the group
+from chainfl.cli import compute_varsel as compute_varsel  # noqa: E402

@@ -71,10 +71,10 @@ class SelfishSetup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The models that count in a round and the part of each; the parts add up to one."""
+    """The models that count in a round, the share of each, and how many external ones there are."""
 
     models: NDArray[np.float32]
-    parts: Sequence[float]
+    shares: Sequence[int]
     external: int
 
 
@@ -85,11 +85,9 @@ def _varsel(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Norms of all, updates of the sampled; the parts minimise the variance bound."""
     internal = setup.experiment.internal
     rows = setup.updates(head_D, range(len(setup.clients)), round_)
-    chosen = choose(
-        rows[:internal] - head_D, rows[internal:] - head_D, setup.experiment.budget, setup.rng(round_)
-    )
-    parts = step_shares(internal, chosen.sampled, chosen.exact, setup.external)
-    return Step(rows, parts, len(chosen.sampled))
+    vectors = [encode(row, setup.experiment.scale) for row in rows]
+    chosen = choose(vectors[:internal], vectors[internal:], setup.experiment.budget, setup.rng(round_))
+    return Step(rows, step_shares(internal, chosen, setup.external), len(chosen.sampled))
 
 
 def _local(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
@@ -126,7 +124,7 @@ def _ocs(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     taken = setup.rng(round_).random(setup.external) < chances
     inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / setup.external * budget
     weights = np.concatenate([np.ones(internal), inverse])
-    return Step(rows, list(weights / weights.sum()), int(taken.sum()))
+    return Step(rows, whole_shares(list(weights / weights.sum())), int(taken.sum()))
 
 
 def _per_fl(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
@@ -216,30 +214,35 @@ def first_progress(experiment: Selfish) -> SelfishProgress:
 def play_selfish(setup: SelfishSetup, progress: SelfishProgress | None = None) -> Iterator[SelfishFacts]:
     """The rounds that are left: the method's step, exactly combined, tested on what the internal clients care for.
 
-    `course` moves on with every round; without it the run starts anew.
+    `progress` moves on with every round; without it the run starts anew.
     """
     experiment = setup.experiment
     progress = first_progress(experiment) if progress is None else progress
     for round_ in range(len(progress.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
         step = METHODS[experiment.method](setup, decode(progress.head, experiment.scale), round_)
-        progress.head = combine_parts(step.models, step.parts, experiment.scale)
+        progress.head = combine_models(step.models, step.shares, experiment.scale)
         one = SelfishFacts(
             round_,
             merkle.root(progress.head).hex(),
             internal_accuracy(setup, decode(progress.head, experiment.scale), round_),
             step.external,
-            float(sum(step.parts[experiment.internal :])),
+            sum(step.shares[experiment.internal :]) / TOTAL,
             time.perf_counter() - started,
         )
         progress.facts.append(one)
         yield one
 
 
-def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: int) -> Vector:
-    """The exact combination of models with parts that add up to one, as integer shares."""
+def whole_shares(parts: Sequence[float]) -> list[int]:
+    """Parts that add up to one as integer shares; the rest goes to the first."""
     shares = [int(part * TOTAL) for part in parts]
     shares[0] += TOTAL - sum(shares)
+    return shares
+
+
+def combine_models(models: NDArray[np.float32], shares: Sequence[int], scale: int) -> Vector:
+    """The exact combination of models; what has no share is left out."""
     vectors = [encode(model, scale) if share else None for model, share in zip(models, shares, strict=True)]
     return combine(None, vectors, [0, *shares])
 
@@ -296,5 +299,5 @@ def _with_internal(setup: SelfishSetup, external: Sequence[int]) -> list[int]:
     return [*range(setup.experiment.internal), *external]
 
 
-def _equal(rows: NDArray[np.float32], setup: SelfishSetup) -> Step:
-    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - setup.experiment.internal)
+def _equal(rows: NDArray[np.float32], setup: Stage) -> Step:
+    return Step(rows, whole_shares([1 / len(rows)] * len(rows)), len(rows) - setup.experiment.internal)

@@ -360,6 +360,22 @@ def _computations() -> Iterator[bytes]:
                 **{"shares": [0, 2**30, 2**30], "deviations": [1, 2, 3], "outcome": "void"},
             },
         ),
+        (
+            7,
+            {
+                "distances": [[0, 16, 100], [16, 0, 36], [100, 36, 0]],
+                "internals": [True, True, False],
+                "budget": 1,
+            },
+        ),
+        (
+            7,
+            {
+                "updates": [[0, 1], {"w": [4, 5]}, "0x0000000a00000001"],
+                "internals": [True, False, True],
+                "budget": "2",
+            },
+        ),
     )
     for place, question in questions:
         yield bytes((place,)) + _json(question)
