@@ -299,5 +299,5 @@ def _with_internal(setup: SelfishSetup, external: Sequence[int]) -> list[int]:
     return [*range(setup.experiment.internal), *external]
 
 
-def _equal(rows: NDArray[np.float32], setup: Stage) -> Step:
+def _equal(rows: NDArray[np.float32], setup: SelfishSetup) -> Step:
     return Step(rows, whole_shares([1 / len(rows)] * len(rows)), len(rows) - setup.experiment.internal)
