@@ -113,9 +113,7 @@ def keep_head(store: BlobStore, task: Task) -> Cid:
 
 def keep_update(store: BlobStore, task: Task, id_: Id) -> Cid:
     """Have the store fetch and keep a revealed update."""
-    update = task.round.updates[id_]
-    assert update.root is not None
-    assert update.cid is not None
+    update = task.round.revealed(id_)
     return keep(store, task, Cid.dag_cbor(update.cid), update.root)
 
 
@@ -195,22 +193,21 @@ def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
 
 def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares: Sequence[int]) -> BlockNode:
     """What the round produced, from what, and who took part."""
-    round_, tallied = task.round, task.round.tally
-    assert tallied is not None
+    round_ = task.round
+    tallied = round_.decided
     config = task.config
 
     def update(index: int) -> Update:
         id_ = round_.order[index]
-        shown = round_.updates[id_]
-        assert shown.root is not None
-        assert shown.cid is not None
+        shown = round_.revealed(id_)
         cid = Cid.dag_cbor(shown.cid) if tallied.included[index] else None
         return Update(task.by_id(id_).address, shown.root, cid)
 
     def member(id_: Id) -> Member:
         # No link: nobody votes on a member's bytes, and a link to what nobody has would block every pin of the history.
-        shown = round_.updates.get(id_) if config.rule.is_elected else None
-        return Member(task.by_id(id_).address, shown.root if shown is not None else None)
+        update = round_.updates.get(id_) if config.rule.is_elected else None
+        revealed = update.revealed if update is not None else None
+        return Member(task.by_id(id_).address, revealed.root if revealed is not None else None)
 
     return BlockNode(
         chain=task.chain_id,
@@ -309,13 +306,10 @@ def _head(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch) -> Ve
 
 
 def _update(store: BlobStore, task: Task, index: int, get: Fetch) -> Vector:
-    update = task.round.updates[task.round.order[index]]
-    assert update.root is not None
-    assert update.cid is not None
+    update = task.round.revealed(task.round.order[index])
     return get(store, task, Cid.dag_cbor(update.cid), update.root)
 
 
 def _included_updates(store: BlobStore, task: Task, get: Fetch) -> list[Vector]:
-    tallied = task.round.tally
-    assert tallied is not None
-    return [_update(store, task, index, get) for index, counts in enumerate(tallied.included) if counts]
+    included = task.round.decided.included
+    return [_update(store, task, index, get) for index, counts in enumerate(included) if counts]

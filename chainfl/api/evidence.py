@@ -69,9 +69,7 @@ def _proposed(played: PlayedRound, attempt: int | None) -> Task:
 def _paths(
     store: BlobStore, task: Task, claim: proving.Claim, leaf: int, needs_parts: bool
 ) -> Iterator[schemas.MerklePath]:
-    proposal = task.round.proposal
-    assert proposal is not None
-    block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
+    block = get_record(store, Cid.dag_cbor(task.round.posted.block), BlockNode)
     yield _path(store, task, "model", block.model, claim.root, leaf)
     if not needs_parts:
         return
@@ -79,8 +77,7 @@ def _paths(
         head = _path(store, task, "head", head_model_cid(store, task), claim.head_root, leaf)
         yield head.model_copy(update={"share": claim.head_share})
     for id_, root, share in _parts(task, claim):
-        cid = task.round.updates[id_].cid
-        assert cid is not None
+        cid = task.round.revealed(id_).cid
         path = _path(store, task, "update", Cid.dag_cbor(cid), root, leaf)
         yield path.model_copy(
             update={"worker": who(task, id_), "share": None if claim.rank_shares else share}
@@ -89,10 +86,8 @@ def _paths(
 
 def _parts(task: Task, claim: proving.Claim) -> Iterator[tuple[Id, Digest, int]]:
     """The updates that a proof must show, in the claim's order, with their workers."""
-    tallied, proposal = task.round.tally, task.round.proposal
-    assert tallied is not None
-    assert proposal is not None
-    shares = (proposal.shares or tallied.shares)[1:]
+    tallied = task.round.decided
+    shares = (task.round.posted.shares or tallied.shares)[1:]
     counts = tallied.included if claim.rank_shares is not None else [share > 0 for share in shares]
     shown = (id_ for id_, has_part in zip(task.round.order, counts, strict=True) if has_part)
     return ((id_, root, share) for id_, (root, share) in zip(shown, claim.parts, strict=True))

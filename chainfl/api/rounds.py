@@ -61,7 +61,7 @@ def block_document(played: PlayedRound, opened_by: bytes | None = None) -> schem
         lies=sum(attempt.lie is not None for attempt in attempts),
         head_loss=loss_of(tallied.head_score if tallied else None),
         committed=len(standing.round.updates),
-        revealed=sum(update.root is not None for update in standing.round.updates.values()),
+        revealed=sum(update.revealed is not None for update in standing.round.updates.values()),
         included=tallied.included.bit_count() if tallied else 0,
         paid=str(sum(int(row.amount) for row in pay if row.kind != "caller")),
         slashed=str(sum(int(row.amount) for row in slashes)),
@@ -126,14 +126,15 @@ def _updates(
 
     def row(id_: Id, update: state.Update) -> schemas.Update:
         index = indexes.get(id_)
+        revealed = update.revealed
         return schemas.Update(
             worker=who(task, id_),
             index=None if index is None else index + 1,
             member=id_ in round_.committee,
             commitment=hex_of(update.commitment),
-            root=hex_of(update.root) if update.root else None,
-            cid=cid_of(update.cid),
-            samples=update.samples if update.root else None,
+            root=hex_of(revealed.root) if revealed else None,
+            cid=cid_of(revealed.cid) if revealed else None,
+            samples=revealed.samples if revealed else None,
             included=bool(tallied.included >> index & 1) if tallied and index is not None else None,
             vouches=_vouches(task, table, index) if tallied and index is not None else None,
             share=shares.get(id_),

@@ -151,8 +151,8 @@ def walk_round(played: PlayedRound, take: Taker) -> None:
         _walk_block(task, task.head_block, task.head_root, take)
     for id_ in sorted(task.round.updates):
         update = task.round.updates[id_]
-        if update.root is not None and update.cid is not None:
-            _walk_model(task, Cid.dag_cbor(update.cid), update.root, take)
+        if update.revealed is not None:
+            _walk_model(task, Cid.dag_cbor(update.revealed.cid), update.revealed.root, take)
     proposal = task.round.proposal
     if proposal is not None and played.outcome is not Outcome.VOID:
         _walk_block(task, proposal.block, proposal.model_root, take)

@@ -60,15 +60,13 @@ def build_lie(store: BlobStore, task: Task, proposed_D: Vector, position: int) -
     """Collect the leaves that show the wrong parameter, and check them as the contract will."""
     claim = claim_of(task)
     roots = ordered_roots(task)
-    cids = {root: task.round.updates[id_].cid for root, id_ in zip(roots, task.round.order, strict=True)}
+    cids = {root: task.round.revealed(id_).cid for root, id_ in zip(roots, task.round.order, strict=True)}
 
     def prove(root: Digest, leaf: int) -> merkle.Proof:
         if root == claim.root:
             return merkle.prove(proposed_D, leaf)
         if root in cids:
-            cid = cids[root]
-            assert cid is not None
-            return merkle.prove(fetch(store, task, Cid.dag_cbor(cid), root), leaf)
+            return merkle.prove(fetch(store, task, Cid.dag_cbor(cids[root]), root), leaf)
         return merkle.prove(head_model(store, task), leaf)
 
     evidence = gather(claim, position, prove)

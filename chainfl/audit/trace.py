@@ -3,10 +3,29 @@
 from collections.abc import Iterable
 
 from chainfl.audit.history import PlayedRound
+from chainfl.codec.json_codec import pack
+from chainfl.codec.records import Manifest
 from chainfl.codec.scores import decode_scores, vouches
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
+from chainfl.types import TaskConfig
+
+
+def trace_of(
+    config: TaskConfig, manifest: Manifest | None, played: Iterable[PlayedRound]
+) -> dict[str, object]:
+    """A trace of these rounds: what the simulator needs to play them again."""
+    rounds = list(played)
+    last = rounds[-1].standing()
+    return {
+        "task": "0x" + last.address.hex(),
+        "chain_id": last.chain_id,
+        "accounts": {str(account.id): account.address.hex() for account in last.accounts.values()},
+        "config": pack(config),
+        "manifest": manifest.encode().hex() if manifest is not None else None,
+        "rounds": [trace_round(one) for one in rounds],
+    }
 
 
 def trace_round(played: PlayedRound) -> dict[str, object]:
@@ -30,7 +49,7 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
             if isinstance(e, events.WeightSet)
         ],
         "committed": sorted(round_.updates),
-        "revealed": sorted(id_ for id_, update in round_.updates.items() if update.root is not None),
+        "revealed": sorted(id_ for id_, update in round_.updates.items() if update.revealed is not None),
         "scored": sorted(round_.scores),
         "scores_revealed": sorted(i for i, scores in round_.scores.items() if scores.revealed is not None),
         "vouches": _vouches(standing),

@@ -9,7 +9,7 @@ from chainfl.audit.history import PlayedRound
 from chainfl.blobs import get_record
 from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
-from chainfl.codec.commitments import commitment, draw_seed, validator_payload, worker_payload
+from chainfl.codec.commitments import draw_seed, validator_payload, worker_payload
 from chainfl.codec.records import BlockNode
 from chainfl.codec.scores import decode_scores
 from chainfl.codec.vector import Vector
@@ -17,12 +17,13 @@ from chainfl.errors import StoreError, VerificationError
 from chainfl.execution import Fetch, FetchOnce, block_record, next_model
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
+from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import squared_distances
-from chainfl.protocol.draw import draw_roles
 from chainfl.protocol.fold import take
+from chainfl.protocol.round import draw_for
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
-from chainfl.protocol.tally import as_flags, decide, score_kind
+from chainfl.protocol.tally import as_flags, score_kind, tally_of
 from chainfl.protocol.views import ordered_roots
 from chainfl.types import Digest, Id, Outcome, Phase
 
@@ -111,17 +112,8 @@ def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
         take(task, logged.event, logged.block_number)
     else:
         return _finding(1, "a draw", "none yet", Verdict.UNAVAILABLE)
-    drawn, config = logged.event, task.config
-    weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
-    elects = config.rule.is_elected
-    roles = draw_roles(
-        drawn.seed,
-        weights,
-        config.committee_size,
-        config.max_updates,
-        task.elected if elects else None,
-        elects,
-    )
+    drawn = logged.event
+    roles = draw_for(task, drawn.seed)
     found = (drawn.committee, drawn.proposers, drawn.workers if drawn.limited else None)
     expected = (roles.committee, roles.proposers, roles.workers)
     if expected != found:
@@ -139,22 +131,19 @@ def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
 
 def _commitments(played: PlayedRound, standing: Task) -> Finding:
     """2. Every reveal opens the commitment that its sender made before."""
-    task, number = standing, standing.round.number
-
-    def sealed(phase: Phase, id_: Id, payload: Digest, salt: Digest) -> Digest:
-        sender = task.by_id(id_).address
-        return commitment(task.chain_id, task.address, task.task_id, number, phase, sender, payload, salt)
-
     roots = ordered_roots(standing)
     for logged in played.events:
         event = logged.event
         if isinstance(event, events.UpdateRevealed):
+            sender = standing.by_id(event.id).address
             payload = worker_payload(event.root, event.cid, event.samples)
-            expected = sealed(Phase.TRAIN, event.id, payload, event.salt)
-            found = task.round.updates[event.id].commitment
+            expected = seal(standing, Phase.TRAIN, sender, payload, event.salt)
+            found = standing.round.updates[event.id].commitment
         elif isinstance(event, events.ScoresRevealed):
-            expected = sealed(Phase.SCORE, event.id, validator_payload(roots, event.scores), event.salt)
-            found = task.round.scores[event.id].commitment
+            sender = standing.by_id(event.id).address
+            payload = validator_payload(roots, event.scores)
+            expected = seal(standing, Phase.SCORE, sender, payload, event.salt)
+            found = standing.round.scores[event.id].commitment
         else:
             continue
         if expected != found:
@@ -178,7 +167,7 @@ def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
                 return _finding(3, f"bytes of participant {id_}'s update", str(error), Verdict.UNAVAILABLE)
             except VerificationError as error:
                 pool.shutdown(cancel_futures=True)
-                root = standing.round.updates[id_].root or b""
+                root = standing.round.revealed(id_).root
                 return _finding(3, f"participant {id_}: root {root.hex()}", str(error), Verdict.MISMATCH)
     return _finding(3, "every counted update has its revealed root", f"{len(counted)} rebuilt")
 
@@ -186,12 +175,8 @@ def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
 def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) -> Iterator[Finding]:
     """4 to 7. Inclusion, scores (distances from the bytes), shares and election are what the revealed scores give."""
     told = next(e.event for e in played.events if isinstance(e.event, events.Tallied))
-    redone = standing.draft()
-    redone.elected = None
-    elected = decide(redone)
-    tallied = redone.round.tally
-    assert tallied is not None
-    count = len(redone.round.order)
+    tallied = tally_of(standing)
+    count = len(standing.round.order)
     yield _compare(4, tallied.included, as_flags(told.included, count))
     yield (
         _distances(standing, store, get)
@@ -199,7 +184,7 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) ->
         else _compare(5, tallied.head_score, told.head_score)
     )
     yield _compare(6, tallied.shares, told.shares)
-    yield _compare(7, elected or (), told.elected)
+    yield _compare(7, tallied.elected or (), told.elected)
 
 
 def _distances(standing: Task, store: BlobStore, get: Fetch) -> Finding:
@@ -226,16 +211,13 @@ def _distances(standing: Task, store: BlobStore, get: Fetch) -> Finding:
 
 
 def _vector(standing: Task, store: BlobStore, id_: Id, get: Fetch) -> Vector:
-    update = standing.round.updates[id_]
-    assert update.root is not None
-    assert update.cid is not None
+    update = standing.round.revealed(id_)
     return get(store, standing, Cid.dag_cbor(update.cid), update.root)
 
 
 def _model_root(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """8. Combining head and updates with the round's shares gives the proposed model."""
-    proposal = standing.round.proposal
-    assert proposal is not None
+    proposal = standing.round.posted
     try:
         shares, model_D = next_model(store, standing, get)
     except StoreError as error:
@@ -249,10 +231,8 @@ def _model_root(standing: Task, store: BlobStore, get: Fetch) -> Finding:
 
 def _block_record(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """9. The record in the store tells what the ledger knows, links to its parent, and its model can be had."""
-    proposal, tallied = standing.round.proposal, standing.round.tally
-    assert proposal is not None
-    assert tallied is not None
-    shares = proposal.shares or tallied.shares
+    proposal = standing.round.posted
+    shares = proposal.shares or standing.round.decided.shares
     try:
         block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
         miner = standing.by_id(proposal.proposer).address

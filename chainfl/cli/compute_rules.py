@@ -15,9 +15,9 @@ from chainfl.errors import InputError
 from chainfl.protocol import draw as drawing
 from chainfl.protocol import rewards, state
 from chainfl.protocol import tally as tallying
-from chainfl.protocol.shares import equal, head_share, krum
+from chainfl.protocol.shares import equal, head_share, krum, majority
 from chainfl.protocol.term_table import MAX_UPDATES, TERM
-from chainfl.types import TOTAL, Address, Digest, Id, Rule, TaskConfig
+from chainfl.types import TOTAL, Digest, Id, Rule, TaskConfig
 
 T = TypeVar("T")
 
@@ -151,30 +151,20 @@ def _judge(asked: Judgement) -> _Judged:
     weights = _per_update(asked, "weights", count, [1] * count)
     head_root = asked.head_root
 
-    task = state.new_task(0, Address(bytes(20)), 1, Address(bytes(20)), config, 0, 1)
-    task.head_root, round_ = head_root, task.round
-    members = [Id(2**32 + k) for k in range(config.committee_size)]
-    round_.drawn, round_.order = drawing.Drawn(tuple(members), (), None), tuple(ids)
-    for id_, root, held in zip(ids, roots, samples, strict=True):
-        round_.updates[id_] = state.Update(head_root, root, head_root, held)
-    for member, row in zip(members, entries, strict=False):
-        scores = encode_scores(tallying.score_kind(config.rule), Scores(row[0], tuple(row[1:])))
-        round_.scores[member] = state.Scores(head_root, scores)
-    _enrol(task, dict(zip(ids, weights, strict=True)))
+    members = [Id(2**32 + k) for k in range(len(entries))]
+    scores = {member: _decoded(config.rule, row) for member, row in zip(members, entries, strict=True)}
+    updates = [state.RevealedUpdate(root, head_root, held) for root, held in zip(roots, samples, strict=True)]
+    electable = {id_ for id_, weight in zip(ids, weights, strict=True) if weight > 0}
 
-    elected = tallying.decide(task)
-    assert round_.tally is not None
-    judged = round_.tally if tallying.has_quorum(task) else replace(round_.tally, included=())
-    return _Judged(config, judged, elected)
+    tallied = tallying.decide(config, head_root, ids, updates, scores, electable)
+    has_quorum = len(scores) >= majority(config.committee_size)
+    return _Judged(config, tallied if has_quorum else replace(tallied, included=()), tallied.elected)
 
 
-def _enrol(task: state.Task, weights: Mapping[Id, int]) -> None:
-    """Let the task know the accounts behind these ids. Ids may be far apart, so each place up to the last is filled."""
-    last = max(weights, default=0)
-    task.addresses = [Address(n.to_bytes(20, "big")) for n in range(1, last + 1)]
-    for id_, weight in weights.items():
-        address = task.addresses[id_ - 1]
-        task.accounts[address] = state.Account(id_, address, True, weight, 0)
+def _decoded(rule: Rule, row: Sequence[int]) -> list[int | None]:
+    """One validator's entries as the contract reads them: encoded, and decoded again."""
+    encoded = encode_scores(tallying.score_kind(rule), Scores(row[0], tuple(row[1:])))
+    return tallying.entries_of(rule, len(row) - 1, encoded)
 
 
 def _attested(asked: Judgement, judged: _Judged) -> list[int]:

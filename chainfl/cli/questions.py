@@ -28,8 +28,6 @@ from chainfl.protocol.terms import MAX_WEIGHT, rule_minimum
 from chainfl.types import TOTAL, WAD, Id, Rule, Statistic, TaskConfig
 
 CODECS: Final = {"raw": Codec.RAW, "dag-cbor": Codec.DAG_CBOR}
-MAX_ID: Final = 2**20
-"""More accounts than any task here enrols."""
 
 _UINT32 = 2**32 - 1
 _UINT64 = 2**64 - 1
@@ -139,8 +137,6 @@ class Judgement(Question):
                 f"give 1 to {self.committee_size}",
                 "scores",
             )
-        if self.ids and self.ids[-1] > MAX_ID:
-            raise wrong(f"{self.ids[-1]} is more than any task here enrols; give ids up to {MAX_ID}", "ids")
         return self
 
     @model_validator(mode="after")

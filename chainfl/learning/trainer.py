@@ -12,6 +12,7 @@ from chainfl.learning.evaluate import Score, score
 from chainfl.learning.models import Flat, build, initial_flat, integer_buffers, layout, spec_of
 from chainfl.learning.partition import HELD_OUT, hold_out
 from chainfl.learning.train import Recipe, train
+from chainfl.types import WAD
 
 LOSS = "cross-entropy"
 OPTIMISER = "sgd"
@@ -36,6 +37,22 @@ class LearningSpec:
             raise InputError(f"no optimiser is called {self.optimiser!r}; there is: {OPTIMISER}")
         if self.score_samples < 1:
             raise InputError(f"score_samples must be at least 1, not {self.score_samples}")
+
+
+def spec_of_manifest(manifest: records.Manifest) -> LearningSpec:
+    """The part of a manifest that learning needs; names that are not installed here are refused."""
+    recipe = Recipe(
+        learning_rate=manifest.learning_rate / WAD, batch=manifest.batch, local_epochs=manifest.local_epochs
+    )
+    return LearningSpec(
+        manifest.model,
+        manifest.dataset,
+        recipe,
+        manifest.seed,
+        manifest.score_samples,
+        manifest.loss,
+        manifest.optimiser,
+    )
 
 
 class Trainer:

@@ -14,13 +14,13 @@ from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import CHUNK
 from chainfl.learning.partition import partition
-from chainfl.learning.train import Recipe, train
-from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.learning.train import train
+from chainfl.learning.trainer import Trainer, record_layout, spec_of_manifest
 from chainfl.node.settings import NodeSettings
 from chainfl.ports import Floats
 from chainfl.ports import Trainer as AnyTrainer
 from chainfl.protocol.combine import combine
-from chainfl.types import TOTAL, WAD, TaskConfig
+from chainfl.types import TOTAL, TaskConfig
 
 ABSURD = 100
 """A task whose training takes so many times its Train phase is not meant to be done."""
@@ -40,22 +40,6 @@ def check_manifest(manifest: Manifest) -> None:
         raise VerificationError(
             f"model {manifest.model!r} has another layout here than in the task's manifest: take no part"
         )
-
-
-def spec_of_manifest(manifest: Manifest) -> LearningSpec:
-    """The manifest in learning's words. Names that are not installed here are refused: no code comes with a task."""
-    recipe = Recipe(
-        learning_rate=manifest.learning_rate / WAD, batch=manifest.batch, local_epochs=manifest.local_epochs
-    )
-    return LearningSpec(
-        manifest.model,
-        manifest.dataset,
-        recipe,
-        manifest.seed,
-        manifest.score_samples,
-        manifest.loss,
-        manifest.optimiser,
-    )
 
 
 @dataclass(frozen=True, slots=True)

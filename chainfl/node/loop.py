@@ -164,7 +164,9 @@ def _take_leave(me: Participant, task: Task) -> None:
     account, round_ = task.accounts.get(me.ledger.me), task.round
     update = round_.updates.get(account.id) if account is not None else None
     scores = round_.scores.get(account.id) if account is not None else None
-    sealed = (update is not None and update.root is None) or (scores is not None and scores.revealed is None)
+    sealed = (update is not None and update.revealed is None) or (
+        scores is not None and scores.revealed is None
+    )
     if sealed and round_.phase in (Phase.TRAIN, Phase.REVEAL, Phase.SCORE, Phase.TALLY):
         _log.warning(
             "round %d: told to stop with a commitment to open: start again soon, or it costs stake",

@@ -10,10 +10,20 @@ from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.guards import acting, enter, expect_attempt, expect_phase, expect_round
 from chainfl.protocol.proof import Evidence, check_evidence
 from chainfl.protocol.proposers import next_proposer
-from chainfl.protocol.state import ZERO_DIGEST, Account, Call, Proposal, Scores, Stakes, Task, Update
+from chainfl.protocol.state import (
+    ZERO_DIGEST,
+    Account,
+    Call,
+    Proposal,
+    RevealedUpdate,
+    Scores,
+    Stakes,
+    Task,
+    Update,
+)
 from chainfl.protocol.tally import decoded_scores
 from chainfl.protocol.views import claim_of, may_score, ordered_roots, trains
-from chainfl.types import Digest, Phase, Slash
+from chainfl.types import Address, Digest, Phase, Slash
 
 # Train, Reveal
 
@@ -47,14 +57,14 @@ def reveal_update(
     update = task.round.updates.get(account.id)
     if update is None:
         raise errors.NotCommittedError(round_number)
-    if update.root is not None:
+    if update.revealed is not None:
         raise errors.AlreadyRevealedError(round_number)
     if not 1 <= samples <= task.config.max_samples:
         raise errors.BadSamplesError(samples, task.config.max_samples)
-    if update.commitment != _sealed(task, call, Phase.TRAIN, worker_payload(root, cid, samples), salt):
+    if update.commitment != seal(task, Phase.TRAIN, call.sender, worker_payload(root, cid, samples), salt):
         raise errors.WrongRevealError()
 
-    task.round.updates[account.id] = replace(update, root=root, cid=cid, samples=samples)
+    task.round.updates[account.id] = replace(update, revealed=RevealedUpdate(root, cid, samples))
     task.events.append(events.UpdateRevealed(round_number, account.id, root, cid, samples, salt))
 
 
@@ -87,7 +97,7 @@ def reveal_scores(task: Task, call: Call, round_number: int, scores: bytes, salt
         raise errors.AlreadyRevealedError(round_number)
     decoded_scores(task, scores)
     payload = validator_payload(ordered_roots(task), scores)
-    if mine.commitment != _sealed(task, call, Phase.SCORE, payload, salt):
+    if mine.commitment != seal(task, Phase.SCORE, call.sender, payload, salt):
         raise errors.WrongRevealError()
 
     task.round.scores[account.id] = replace(mine, revealed=scores)
@@ -112,9 +122,8 @@ def propose(
     expect_attempt(task, attempt)
     if account.id != round_.proposer:
         raise errors.NotProposerError()
-    assert round_.tally is not None
     if task.config.rule.is_attested:
-        sharing.check_attested(shares, round_.tally.included, task.config)
+        sharing.check_attested(shares, round_.decided.included, task.config)
     elif shares:
         raise errors.BadSharesError()
 
@@ -135,13 +144,13 @@ def vote(
 ) -> None:
     """A validator attests this very proposal or objects to it."""
     account = acting(task, call, round_number, Phase.CHALLENGE)
-    round_, proposal = task.round, task.round.proposal
+    round_ = task.round
     expect_attempt(task, attempt)
     if account.id not in round_.committee or account.id in round_.convicted:
         raise errors.NotValidatorError(round_number)
     if account.id == round_.proposer:
         raise errors.ProposerVotesError()
-    assert proposal is not None
+    proposal = round_.posted
     if (model_root, block, shares_digest) != (proposal.model_root, proposal.block, proposal.shares_digest):
         raise errors.OtherProposalError()
     if account.id in round_.votes:
@@ -196,7 +205,11 @@ def prove(
     next_proposer(task, call)
 
 
-def _sealed(task: Task, call: Call, phase: Phase, payload: Digest, salt: Digest) -> Digest:
+# Commitments
+
+
+def seal(task: Task, phase: Phase, sender: Address, payload: Digest, salt: Digest) -> Digest:
+    """The commitment of a sender to a payload in this phase of the running round."""
     return commitment(
-        task.chain_id, task.address, task.task_id, task.round.number, phase, call.sender, payload, salt
+        task.chain_id, task.address, task.task_id, task.round.number, phase, sender, payload, salt
     )

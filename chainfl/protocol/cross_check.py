@@ -16,7 +16,7 @@ from chainfl.protocol import round as rules
 from chainfl.protocol.guards import enter
 from chainfl.protocol.proposers import loses_head
 from chainfl.protocol.state import Call, Slashed, Task
-from chainfl.protocol.tally import as_set, decide, has_quorum
+from chainfl.protocol.tally import as_set, tally_of
 from chainfl.protocol.term_table import UNITS_PER_MIN_STAKE
 from chainfl.protocol.terms import needed_accounts, phase_seconds
 from chainfl.protocol.views import revealed_vectors
@@ -215,8 +215,7 @@ def _proposed(task: Task, event: events.Proposed) -> None:
 
 
 def _voted(task: Task, event: events.Voted) -> None:
-    copy, sender, proposal = _copy(task), _by_id(task, event.id), task.round.proposal
-    assert proposal is not None
+    copy, sender, proposal = _copy(task), _by_id(task, event.id), task.round.posted
     named = (proposal.model_root, proposal.block, proposal.shares_digest)
     actions.vote(copy, _in_time(task, sender), event.round, event.attempt, *named, event.attests)
 
@@ -257,16 +256,12 @@ def _tallied(task: Task, event: events.Tallied) -> None:
         round_.phase is Phase.TALLY and round_.tally is None,
         "a round whose scores are to be tallied",
     )
-    copy = _copy(task)
-    elected = decide(copy)
-    decided = copy.round.tally
-    assert decided is not None
-    included = as_set(decided.included) if has_quorum(copy) else 0
-    _same(
-        task,
-        event,
-        events.Tallied(round_.number, included, decided.shares, elected or (), decided.head_score),
+    decided = tally_of(task)
+    included = as_set(decided.included)
+    expected = events.Tallied(
+        round_.number, included, decided.shares, decided.elected or (), decided.head_score
     )
+    _same(task, event, expected)
 
 
 def _head_dropped(task: Task, event: events.HeadDropped) -> None:

@@ -16,6 +16,19 @@ MOST_MISSED = 3
 
 def enrol(task: Task, call: Call, stakes: Stakes) -> None:
     """Take part from the next draw on."""
+    _take_part(task, call, stakes)
+    _apply_or_queue(task, call, call.sender, stakes)
+
+
+def enrol_all(task: Task, calls: Sequence[Call], stakes: Stakes) -> None:
+    """Enrol many before the first draw opens, which waits for the last of them. Only simulations do this."""
+    for call in calls:
+        _take_part(task, call, stakes)
+        set_weight(task, call.sender, stakes)
+    open_if_enough(task, calls[-1])
+
+
+def _take_part(task: Task, call: Call, stakes: Stakes) -> None:
     expect_running(task)
     account = task.accounts.get(call.sender)
     if account is not None and account.is_enrolled:
@@ -29,7 +42,6 @@ def enrol(task: Task, call: Call, stakes: Stakes) -> None:
         account = Account(Id(len(task.addresses)), call.sender, True, 0, 0)
     task.accounts[call.sender] = replace(account, is_enrolled=True)
     task.events.append(events.Enrolled(account.id, call.sender))
-    _apply_or_queue(task, call, call.sender, stakes)
 
 
 def leave(task: Task, call: Call, stakes: Stakes) -> None:
@@ -131,24 +143,31 @@ def _apply_or_queue(task: Task, call: Call, address: Address, stakes: Stakes) ->
 
 
 def apply_weight(task: Task, call: Call, address: Address, stakes: Stakes) -> None:
-    """Set the weight that stake and wish ask for. A waiting draw opens when this makes enough.
+    """Set the weight that stake and wish ask for. A waiting draw opens when this makes enough."""
+    is_changed = set_weight(task, address, stakes)
+    if is_changed and task.round.phase is Phase.DRAW:
+        open_if_enough(task, call)
+
+
+def set_weight(task: Task, address: Address, stakes: Stakes) -> bool:
+    """Set the weight that stake and wish ask for; answers whether that changed it.
 
     A full tree takes what still fits instead of refusing, or a queued top-up could block a conviction.
     """
     account = task.accounts[address]
     weight = min(_due_weight(task, account, stakes), MAX_WEIGHT - (task.total_weight - account.weight))
     if weight == account.weight:
-        return
-    waiting = task.round.phase is Phase.DRAW
+        return False
+
     active_from = account.active_from
     if account.weight == 0:
-        active_from = task.round.number if waiting else task.round.number + 1
+        is_waiting = task.round.phase is Phase.DRAW
+        active_from = task.round.number if is_waiting else task.round.number + 1
     task.eligible += (weight > 0) - (account.weight > 0)
     task.total_weight += weight - account.weight
     task.accounts[address] = replace(account, weight=weight, active_from=active_from)
     task.events.append(events.WeightSet(account.id, weight, active_from))
-    if waiting:
-        open_if_enough(task, call)
+    return True
 
 
 def _draw_is_open(task: Task) -> bool:

@@ -15,8 +15,8 @@ from chainfl.protocol.enrolment import MOST_MISSED
 from chainfl.protocol.proposers import begin_next, drop_head, hand_over, loses_head, remember
 from chainfl.protocol.round import set_order
 from chainfl.protocol.settlement import worker_pay
-from chainfl.protocol.state import Account, Pay, Proposal, Scores, Task, Update
-from chainfl.protocol.tally import as_flags, decide, has_quorum, is_target_reached
+from chainfl.protocol.state import Account, Pay, Proposal, RevealedUpdate, Scores, Task, Update
+from chainfl.protocol.tally import as_flags, has_quorum, is_target_reached, tally_of
 from chainfl.types import Outcome, Phase
 
 
@@ -99,7 +99,8 @@ def _update_committed(task: Task, event: events.UpdateCommitted, _: int) -> None
 
 def _update_revealed(task: Task, event: events.UpdateRevealed, _: int) -> None:
     update = task.round.updates[event.id]
-    task.round.updates[event.id] = replace(update, root=event.root, cid=event.cid, samples=event.samples)
+    revealed = RevealedUpdate(event.root, event.cid, event.samples)
+    task.round.updates[event.id] = replace(update, revealed=revealed)
 
 
 def _scores_committed(task: Task, event: events.ScoresCommitted, _: int) -> None:
@@ -111,14 +112,15 @@ def _scores_revealed(task: Task, event: events.ScoresRevealed, _: int) -> None:
 
 
 def _tallied(task: Task, event: events.Tallied, _: int) -> None:
-    decide(task)
-    assert task.round.tally is not None
+    elected = event.elected or None
+    tally = tally_of(task)
     if has_quorum(task):
         included = as_flags(event.included, len(task.round.order))
-        task.round.tally = replace(
-            task.round.tally, included=included, shares=event.shares, head_score=event.head_score
+        tally = replace(
+            tally, included=included, shares=event.shares, head_score=event.head_score, elected=elected
         )
-    task.elected = event.elected or None
+    task.round.tally = tally
+    task.elected = elected
     task.ending = task.ending or is_target_reached(task.config, event.head_score)
 
 

@@ -63,10 +63,11 @@ def remember(task: Task, outcome: Outcome) -> None:
     if outcome is not Outcome.FINAL:
         task.voids = (*task.voids, round_.number)
         return
-    assert round_.proposal is not None
+
     voids = (*task.voids, round_.number)
     task.older_head = OlderHead(task.head_root, task.head_block, task.head_votes, voids)
-    task.head_root, task.head_block = round_.proposal.model_root, round_.proposal.block
+    task.head_root = round_.posted.model_root
+    task.head_block = round_.posted.block
     task.head_votes = tuple((i, round_.votes[i]) for i in round_.committee if i in round_.votes)
     task.voids = ()
 

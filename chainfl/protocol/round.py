@@ -28,7 +28,7 @@ from chainfl.protocol.guards import enter, expect_over, expect_phase, expect_rou
 from chainfl.protocol.proposers import drop_head, end_round, end_void, loses_head, next_proposer
 from chainfl.protocol.settlement import pay_caller, punish
 from chainfl.protocol.state import Call, Round, Stakes, Task
-from chainfl.protocol.tally import as_set, decide, is_target_reached
+from chainfl.protocol.tally import as_set, is_target_reached, tally_of
 from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, voters
 from chainfl.types import Digest, Outcome, Phase, Slash
 
@@ -73,14 +73,13 @@ def draw_seeded(task: Task, call: Call, seed: Digest) -> None:
     """Draw the roles of the round from a seed that is known."""
     _expect_drawable(task, call)
 
-    round_, config = task.round, task.config
-    weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
-    elects = config.rule.is_elected
-    roles = drawing.draw_roles(
-        seed, weights, config.committee_size, config.max_updates, task.elected if elects else None, elects
-    )
-    round_.drawn, round_.seed, task.elected = roles, seed, None
+    round_ = task.round
+    roles = draw_for(task, seed)
+    round_.drawn = roles
+    round_.seed = seed
     round_.expected = expected_updates(task, roles)
+    task.elected = None
+
     workers = roles.workers or ()
     task.events.append(
         events.Drawn(
@@ -96,6 +95,15 @@ def draw_seeded(task: Task, call: Call, seed: Digest) -> None:
     )
     pay_caller(task, call)
     enter(task, call, Phase.TRAIN)
+
+
+def draw_for(task: Task, seed: Digest) -> drawing.Drawn:
+    """The roles that this seed gives: by stake, and for rules that elect, with the committee that was elected."""
+    config = task.config
+    weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
+    elects = config.rule.is_elected
+    elected = task.elected if elects else None
+    return drawing.draw_roles(seed, weights, config.committee_size, config.max_updates, elected, elects)
 
 
 # Train to Score, and whatever else ends without data of its own
@@ -137,7 +145,7 @@ def _leave_train(task: Task, call: Call) -> None:
 def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
     round_ = task.round
     expect_over(task, call)
-    hidden = sorted(id_ for id_, update in round_.updates.items() if update.root is None)
+    hidden = sorted(id_ for id_, update in round_.updates.items() if update.revealed is None)
     for id_ in hidden:
         punish(task, call, stakes, id_, Slash.NO_REVEAL)
     set_order(round_)
@@ -147,7 +155,7 @@ def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
 
 def set_order(round_: Round) -> None:
     """Give the revealed updates their index: by enrolment id, the committee's own left out."""
-    shown = (id_ for id_, update in sorted(round_.updates.items()) if update.root is not None)
+    shown = (id_ for id_, update in sorted(round_.updates.items()) if update.revealed is not None)
     round_.order = tuple(id_ for id_ in shown if id_ not in round_.committee)
 
 
@@ -179,14 +187,14 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
             punish(task, call, stakes, id_, Slash.NO_REVEAL)
     pay_caller(task, call)
 
-    task.elected = decide(task)
-    if task.elected is not None:
+    tallied = tally_of(task)
+    round_.tally = tallied
+    task.elected = tallied.elected
+    if tallied.elected is not None:
         task.elected_at = call.now
-    tallied = round_.tally
-    assert tallied is not None
     included = as_set(tallied.included)
     task.events.append(
-        events.Tallied(round_number, included, tallied.shares, task.elected or (), tallied.head_score)
+        events.Tallied(round_number, included, tallied.shares, tallied.elected or (), tallied.head_score)
     )
 
     # Who shows a root and keeps its bytes from a majority loses what it would have lost by not revealing.

@@ -61,13 +61,20 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class RevealedUpdate:
+    """What a worker opened its commitment to: the update's root, its model node's digest, its sample count."""
+
+    root: Digest
+    cid: Digest
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
     """A worker's commitment, and what it revealed."""
 
     commitment: Digest
-    root: Digest | None = None
-    cid: Digest | None = None
-    samples: int = 0
+    revealed: RevealedUpdate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ class Tally:
     """What the scores decided. `shares` has p_0 first, then one per revealed update (on ranks: per rank).
 
     `withheld` are the updates that a majority says it could not get; `is_head_withheld` says the same of the head.
+    `elected` is the next committee, where the rule elects one and enough workers can be elected.
     """
 
     included: tuple[bool, ...]
@@ -91,6 +99,7 @@ class Tally:
     head_score: int
     withheld: tuple[bool, ...]
     is_head_withheld: bool
+    elected: tuple[Id, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +170,24 @@ class Round:
     def committee(self) -> tuple[Id, ...]:
         """This round's validators, in the order drawn or elected."""
         return self.drawn.committee if self.drawn else ()
+
+    @property
+    def decided(self) -> Tally:
+        """The tally of a round that has one."""
+        assert self.tally is not None
+        return self.tally
+
+    @property
+    def posted(self) -> Proposal:
+        """The proposal of a round in which one stands."""
+        assert self.proposal is not None
+        return self.proposal
+
+    def revealed(self, id_: Id) -> RevealedUpdate:
+        """What a worker who has an index revealed."""
+        revealed = self.updates[id_].revealed
+        assert revealed is not None
+        return revealed
 
     def draft(self) -> "Round":
         """A copy that can be changed without touching this one."""

@@ -1,29 +1,69 @@
 """What revealed scores decide: inclusion, shares, deviations, the next committee (docs/protocol.md 6, 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from chainfl.codec.scores import ScoreKind, decode_scores, scores_length, vouches
 from chainfl.errors import ScoresError
 from chainfl.protocol import errors, rewards
 from chainfl.protocol import shares as sharing
-from chainfl.protocol.state import NO_SCORE, Tally, Task
-from chainfl.protocol.views import ordered_roots, revealed_by
-from chainfl.types import TOTAL, Id, Rule, TaskConfig
+from chainfl.protocol.state import NO_SCORE, RevealedUpdate, Tally, Task
+from chainfl.protocol.views import revealed_by
+from chainfl.types import TOTAL, Digest, Id, Rule, TaskConfig
+
+Entries = Sequence[int | None]
+"""One validator's scores of the head and of every revealed update; None: not available, or not a number."""
 
 
-def decide(task: Task) -> tuple[Id, ...] | None:
-    """Inclusion, shares and deviations from all revealed scores; answers the committee they elect, if any.
+def tally_of(task: Task) -> Tally:
+    """What the scores revealed in the running round decide."""
+    round_ = task.round
+    updates = [round_.revealed(id_) for id_ in round_.order]
+    shown = [(id_, revealed_by(round_, id_)) for id_ in round_.committee]
+    scores = {id_: decoded_scores(task, given) for id_, given in shown if given is not None}
+    electable = {id_ for id_ in round_.order if task.by_id(id_).weight > 0}
+    return decide(task.config, task.head_root, round_.order, updates, scores, electable)
+
+
+def decide(
+    config: TaskConfig,
+    head_root: Digest,
+    workers: Sequence[Id],
+    updates: Sequence[RevealedUpdate],
+    scores: Mapping[Id, Entries],
+    electable: Collection[Id],
+) -> Tally:
+    """Inclusion, shares, deviations and the next committee, from the scores of the validators that revealed.
 
     Without a majority of reveals nothing is judged, no update counts, and no shares are formed.
     """
-    round_ = task.round
-    shown = [(id_, revealed_by(round_, id_)) for id_ in round_.committee]
-    decoded = {id_: decoded_scores(task, scores) for id_, scores in shown if scores is not None}
-    if not has_quorum(task):
-        none = (False,) * len(round_.order)
-        round_.tally = Tally(none, (), dict.fromkeys(decoded, 0), NO_SCORE, none, is_head_withheld=False)
-        return None
-    return _form_shares(task, decoded)
+    if len(scores) < sharing.majority(config.committee_size):
+        none = (False,) * len(workers)
+        return Tally(none, (), dict.fromkeys(scores, 0), NO_SCORE, none, is_head_withheld=False)
+
+    # One column for the head and one for each revealed update: what those who revealed say of it.
+    head_column, *columns = ([entries[i] for entries in scores.values()] for i in range(1 + len(workers)))
+    vouches = [[score is not None for score in column] for column in columns]
+    roots = [update.root for update in updates]
+    included = sharing.included(vouches, roots, head_root, config)
+
+    # The committee's one number for each included update, and what the rule makes of these numbers.
+    kept = [i for i, counts in enumerate(included) if counts]
+    statistics = [_statistic(columns[i], config) for i in kept]
+    is_formed = len(kept) >= config.min_updates and not config.rule.is_attested
+    shares = _shares(statistics, kept, updates, config) if is_formed else ()
+    ranked = [workers[kept[position]] for position in sharing.rank(statistics)]
+    is_electing = is_formed and config.rule.is_elected
+
+    members = config.committee_size
+    return Tally(
+        tuple(included),
+        shares,
+        {id_: _deviation(entries, kept, statistics, config) for id_, entries in scores.items()},
+        _head_score(head_column, config),
+        tuple(sharing.is_withheld(column, members) for column in vouches),
+        sharing.is_withheld([score is not None for score in head_column], members),
+        _elect(ranked, electable, members) if is_electing else None,
+    )
 
 
 def has_quorum(task: Task) -> bool:
@@ -55,8 +95,13 @@ def score_kind(rule: Rule) -> ScoreKind:
 
 
 def decoded_scores(task: Task, scores: bytes) -> list[int | None]:
+    """A validator's scores of the running round."""
+    return entries_of(task.config.rule, len(task.round.order), scores)
+
+
+def entries_of(rule: Rule, count: int, scores: bytes) -> list[int | None]:
     """Entry 0 and the entries of all updates; None where the validator says: not available, or invalid."""
-    kind, count = score_kind(task.config.rule), len(task.round.order)
+    kind = score_kind(rule)
     try:
         decoded = decode_scores(kind, scores, count)
     except ScoresError:
@@ -65,49 +110,45 @@ def decoded_scores(task: Task, scores: bytes) -> list[int | None]:
     return [head, *(entry if vouches(kind, entry) else None for entry in decoded.entries)]
 
 
-def _form_shares(task: Task, decoded: dict[Id, list[int | None]]) -> tuple[Id, ...] | None:
-    """What a majority decides, from scores that are numbers or None."""
-    round_, config = task.round, task.config
-    count = len(round_.order)
-    size = config.committee_size
+def _is_scored(config: TaskConfig) -> bool:
+    """Whether the rule's scores are numbers; the other rules only ask whether the bytes are there."""
+    return config.rule.is_softmax or config.rule.is_elected
 
-    # One column for the head and one for each revealed update: what those who revealed say of it.
-    head_column, *columns = ([scores[i] for scores in decoded.values()] for i in range(1 + count))
-    vouches = [[score is not None for score in column] for column in columns]
-    included = sharing.included(vouches, ordered_roots(task), task.head_root, config)
-    kept = [i for i in range(count) if included[i]]
-    factor = 1 if config.rule.is_elected else sharing.SCORE_TO_WAD
-    scored = config.rule.is_softmax or config.rule.is_elected
-    statistics = [
-        sharing.statistic_of([s for s in columns[i] if s is not None], config.statistic, factor, size)
-        if scored
-        else 0
-        for i in kept
-    ]
-    shares: tuple[int, ...] = ()
-    elected = None
-    if len(kept) >= config.min_updates and not config.rule.is_attested:
-        samples = [round_.updates[round_.order[i]].samples for i in kept]
-        formed = sharing.shares_of(statistics, samples, config)
-        shares = (TOTAL - sum(formed), *(formed if config.rule.is_on_ranks else _spread(formed, kept, count)))
-        if config.rule.is_elected:
-            elected = _elect(task, [round_.order[kept[position]] for position in sharing.rank(statistics)])
-    deviations = {}
-    for id_, scores in decoded.items():
-        gaps = [
-            None if (s := scores[1 + i]) is None else abs(s * factor - statistic) if scored else 0
-            for i, statistic in zip(kept, statistics, strict=True)
-        ]
-        deviations[id_] = rewards.deviation(gaps, config.dev_cap) if gaps else 0
-    round_.tally = Tally(
-        tuple(included),
-        shares,
-        deviations,
-        _head_score(head_column, config),
-        tuple(sharing.is_withheld(column, size) for column in vouches),
-        sharing.is_withheld([score is not None for score in head_column], size),
-    )
-    return elected
+
+def _factor(config: TaskConfig) -> int:
+    """Losses become WAD; squared distances are whole numbers and stay as they are."""
+    return 1 if config.rule.is_elected else sharing.SCORE_TO_WAD
+
+
+def _statistic(column: Entries, config: TaskConfig) -> int:
+    """The committee's one number for one included update; 0 where the rule has no scores."""
+    if not _is_scored(config):
+        return 0
+    numbers = [score for score in column if score is not None]
+    return sharing.statistic_of(numbers, config.statistic, _factor(config), config.committee_size)
+
+
+def _shares(
+    statistics: Sequence[int], kept: Sequence[int], updates: Sequence[RevealedUpdate], config: TaskConfig
+) -> tuple[int, ...]:
+    """The head's share first, then one for each revealed update, or for each rank where the rule is on ranks."""
+    samples = [updates[i].samples for i in kept]
+    formed = sharing.shares_of(statistics, samples, config)
+    laid_out = formed if config.rule.is_on_ranks else _spread(formed, kept, len(updates))
+    return (TOTAL - sum(formed), *laid_out)
+
+
+def _deviation(entries: Entries, kept: Sequence[int], statistics: Sequence[int], config: TaskConfig) -> int:
+    """How far one validator's scores of the included updates lie from the committee's numbers."""
+    gaps = [_gap(entries[1 + i], statistic, config) for i, statistic in zip(kept, statistics, strict=True)]
+    return rewards.deviation(gaps, config.dev_cap) if gaps else 0
+
+
+def _gap(score: int | None, statistic: int, config: TaskConfig) -> int | None:
+    """The distance of one score from the committee's number; None where the validator did not vouch."""
+    if score is None:
+        return None
+    return abs(score * _factor(config) - statistic) if _is_scored(config) else 0
 
 
 def _spread(formed: Sequence[int], kept: Sequence[int], count: int) -> list[int]:
@@ -116,14 +157,13 @@ def _spread(formed: Sequence[int], kept: Sequence[int], count: int) -> list[int]
     return [by_index.get(i, 0) for i in range(count)]
 
 
-def _elect(task: Task, ranked: Sequence[Id]) -> tuple[Id, ...] | None:
+def _elect(ranked: Sequence[Id], electable: Collection[Id], size: int) -> tuple[Id, ...] | None:
     """The middle of the ranking, of those still staked (CMFL); nobody when too few are electable."""
-    size = task.config.committee_size
-    electable = [id_ for id_ in ranked if task.by_id(id_).weight > 0]
-    if len(electable) < size:
+    candidates = [id_ for id_ in ranked if id_ in electable]
+    if len(candidates) < size:
         return None
-    start = (len(electable) - size) // 2
-    return tuple(electable[start : start + size])
+    start = (len(candidates) - size) // 2
+    return tuple(candidates[start : start + size])
 
 
 def _head_score(scores: Sequence[int | None], config: TaskConfig) -> int:

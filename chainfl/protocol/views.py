@@ -25,7 +25,7 @@ def trains(task: Task, account: Account) -> bool:
 def may_score(task: Task, id_: Id) -> bool:
     """Whether a member may commit scores: where the committee trains too, only with an update of its own."""
     update = task.round.updates.get(id_)
-    return not task.config.rule.is_elected or (update is not None and update.root is not None)
+    return not task.config.rule.is_elected or (update is not None and update.revealed is not None)
 
 
 def voters(round_: Round, proposer: Id) -> list[Id]:
@@ -56,7 +56,7 @@ def has_everyone_acted(task: Task) -> bool:
     if round_.phase is Phase.TRAIN:
         return len(round_.updates) >= round_.expected
     if round_.phase is Phase.REVEAL:
-        return all(update.root is not None for update in round_.updates.values())
+        return all(update.revealed is not None for update in round_.updates.values())
     if round_.phase is Phase.SCORE:
         return all(id_ in round_.scores for id_ in round_.committee if may_score(task, id_))
     if round_.phase is Phase.TALLY:
@@ -81,22 +81,20 @@ def revealed_vectors(task: Task) -> list[bytes]:
 
 def ordered_roots(task: Task) -> list[Digest]:
     """The roots of the revealed updates in index order: what score commitments are bound to."""
-    roots = [task.round.updates[id_].root for id_ in task.round.order]
-    return [root for root in roots if root is not None]
+    return [task.round.revealed(id_).root for id_ in task.round.order]
 
 
 def claim_of(task: Task) -> Claim:
     """What the standing proposal claims: its root is what the shares make of head and updates."""
-    round_, config = task.round, task.config
-    assert round_.proposal is not None
-    assert round_.tally is not None
-    shares, included = round_.proposal.shares or round_.tally.shares, round_.tally.included
+    config = task.config
+    proposal = task.round.posted
+    tally = task.round.decided
+
+    shares = proposal.shares or tally.shares
     on_ranks = config.rule.is_on_ranks
-    parts = parts_of(ordered_roots(task), shares[1:], included, on_ranks)
+    parts = parts_of(ordered_roots(task), shares[1:], tally.included, on_ranks)
     ranks = shares[1:] if on_ranks else None
-    return Claim(
-        round_.proposal.model_root, task.head_root, shares[0], parts, ranks, config.dimension, config.depth
-    )
+    return Claim(proposal.model_root, task.head_root, shares[0], parts, ranks, config.dimension, config.depth)
 
 
 def unclaimed_rounds(task: Task, who: Address) -> list[int]:

@@ -111,6 +111,14 @@ class World:
         enrolment.enrol(draft, call, stakes)
         self._keep(stakes.registry, draft)
 
+    def enrol_all(self, calls: Sequence[tuple[Call, int]], task: Address) -> None:
+        """Allocate these amounts and enrol, all as one: the first draw waits for the last of them. For simulations."""
+        draft, stakes = self._draft(task)
+        for call, amount in calls:
+            stake.allocate(stakes.registry, call.sender, task, amount, amount)
+        enrolment.enrol_all(draft, [call for call, _ in calls], stakes)
+        self._keep(stakes.registry, draft)
+
     def leave(self, call: Call, task: Address) -> None:
         """Take no part in later draws."""
         draft, stakes = self._draft(task)

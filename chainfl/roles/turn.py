@@ -48,7 +48,7 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
     is_trainer = Duty.VALIDATE in duty if id_ in round_.committee else Duty.WORK in duty
     if round_.phase is Phase.TRAIN and is_trainer and update is None and trains(task, account):
         return Step("commit update", commit_update)
-    if round_.phase is Phase.REVEAL and is_trainer and update is not None and update.root is None:
+    if round_.phase is Phase.REVEAL and is_trainer and update is not None and update.revealed is None:
         return Step("reveal update", reveal_update)
     if Duty.VALIDATE in duty and id_ in round_.committee:
         if round_.phase is Phase.SCORE and scores is None and may_score(task, id_):

@@ -9,7 +9,7 @@ from functools import partial
 
 from chainfl.blobs import within
 from chainfl.codec.cid import Cid
-from chainfl.codec.commitments import commitment, validator_payload
+from chainfl.codec.commitments import validator_payload
 from chainfl.codec.scores import (
     UNAVAILABLE,
     ScoreKind,
@@ -39,6 +39,7 @@ from chainfl.execution import (
     side_by_side,
 )
 from chainfl.ports import Floats, SealedScores
+from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import squared_distances
 from chainfl.protocol.state import Proposal, Task
 from chainfl.protocol.tally import score_kind
@@ -132,16 +133,7 @@ def seal_scores(me: Participant, task: Task, judged: Scores) -> SealedScores:
 def _digest(me: Participant, task: Task, scores: bytes, salt: Digest) -> Digest:
     """The commitment to these scores of the updates that are revealed now."""
     payload = validator_payload(ordered_roots(task), scores)
-    return commitment(
-        task.chain_id,
-        task.address,
-        task.task_id,
-        task.round.number,
-        Phase.SCORE,
-        me.ledger.me,
-        payload,
-        salt,
-    )
+    return seal(task, Phase.SCORE, me.ledger.me, payload, salt)
 
 
 def judge(me: Participant, task: Task) -> Scores:

@@ -5,11 +5,12 @@ import time
 
 from chainfl.blobs import name_model, put_model, within
 from chainfl.codec.cid import Cid
-from chainfl.codec.commitments import commitment, worker_payload
+from chainfl.codec.commitments import worker_payload
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import ProtocolError, StoreError, VerificationError
 from chainfl.execution import before_head, floats, head_model, keep_head
 from chainfl.ports import SealedUpdate
+from chainfl.protocol.actions import seal
 from chainfl.protocol.state import Task
 from chainfl.roles.budget import has_time, io_budget
 from chainfl.roles.participant import Participant
@@ -68,9 +69,7 @@ def seal_update(me: Participant, task: Task) -> SealedUpdate:
     named = name_model(update_D, scale, me.trainer.layout)
     samples, salt = min(me.trainer.samples, task.config.max_samples), me.journal.salt(number, Phase.TRAIN)
     payload = worker_payload(named.node.root, named.cid.digest, samples)
-    digest = commitment(
-        task.chain_id, task.address, task.task_id, number, Phase.TRAIN, me.ledger.me, payload, salt
-    )
+    digest = seal(task, Phase.TRAIN, me.ledger.me, payload, salt)
     return SealedUpdate(digest, salt, named.node.root, named.cid.digest, samples, update_D)
 
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from chainfl.audit.history import PlayedRound
 from chainfl.codec import merkle
-from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
+from chainfl.codec.commitments import keccak256, validator_payload, worker_payload
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores
 from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import ParameterRangeError
 from chainfl.execution import attested_shares
 from chainfl.learning.models import Flat
+from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import combine, combine_ranks, squared_distances
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
@@ -132,8 +133,7 @@ class QuickNetwork(Network):
     def vote(self, ids: Sequence[Id]) -> None:
         """Attest."""
         round_ = self.task.round
-        proposal = round_.proposal
-        assert proposal is not None
+        proposal = round_.posted
         named = (proposal.model_root, proposal.block, proposal.shares_digest)
         for id_ in ids:
             self._ledger(id_).vote(round_.number, round_.attempt, *named, True)
@@ -160,8 +160,7 @@ class QuickNetwork(Network):
         }
 
     def _next_model(self, task: Task) -> tuple[tuple[int, ...], Vector]:
-        tallied = task.round.tally
-        assert tallied is not None
+        tallied = task.round.decided
         ordered = [self.updates[id_] for id_ in task.round.order]
         included = [u_D for u_D, counts in zip(ordered, tallied.included, strict=True) if counts]
         if task.config.rule.is_on_ranks:
@@ -176,5 +175,4 @@ class QuickNetwork(Network):
         return min(self.population.trainers[id_].samples, self.task.config.max_samples)
 
     def _seal(self, task: Task, phase: Phase, id_: Id, payload: Digest) -> Digest:
-        sender, number = task.by_id(id_).address, task.round.number
-        return commitment(task.chain_id, task.address, task.task_id, number, phase, sender, payload, _SALT)
+        return seal(task, phase, task.by_id(id_).address, payload, _SALT)

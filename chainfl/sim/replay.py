@@ -4,17 +4,17 @@ Everything else is done anew by the real roles, so that the same model root in e
 is what ran. A trace is what `chainfl task trace --json` prints; `Trace` is one that was read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from chainfl.audit.history import PlayedRound
-from chainfl.audit.trace import trace_round
 from chainfl.blobs import get_record, name_model, put_model
 from chainfl.codec import plain_json
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.json_codec import unpack
 from chainfl.codec.records import Manifest
 from chainfl.codec.scores import Scores, unavailable
 from chainfl.codec.vector import Vector, encode
@@ -24,8 +24,7 @@ from chainfl.learning.dataset import Dataset
 from chainfl.learning.datasets import load
 from chainfl.learning.models import initial_flat
 from chainfl.learning.partition import Parts, partition
-from chainfl.learning.train import Recipe
-from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.learning.trainer import Trainer, record_layout, spec_of_manifest
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.fold import take
@@ -37,11 +36,10 @@ from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.faithful import SharedTrainer, SharedTraining
-from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.sim.population import Adversary, Population
-from chainfl.types import WAD, Address, Id, Phase, TaskConfig
+from chainfl.types import Address, Id, Phase, TaskConfig
 
 _KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))
 DEVNET_SEED: Final = 7
@@ -88,22 +86,6 @@ class Replayed:
 
 
 # Traces and participants as files
-
-
-def trace_of(
-    config: TaskConfig, manifest: Manifest | None, played: Iterable[PlayedRound]
-) -> dict[str, object]:
-    """A trace of these rounds: what the simulator needs to play them again."""
-    rounds = list(played)
-    last = rounds[-1].standing()
-    return {
-        "task": "0x" + last.address.hex(),
-        "chain_id": last.chain_id,
-        "accounts": {str(account.id): account.address.hex() for account in last.accounts.values()},
-        "config": pack(config),
-        "manifest": manifest.encode().hex() if manifest is not None else None,
-        "rounds": [trace_round(one) for one in rounds],
-    }
 
 
 def read_trace(path: Path, store: BlobStore | None = None) -> Trace:
@@ -367,8 +349,7 @@ def _trainers(
 ) -> dict[Id, Trainer]:
     """Every participant's trainer, made as its node makes it."""
     manifest = trace.manifest
-    recipe = Recipe(manifest.learning_rate / WAD, manifest.batch, manifest.local_epochs)
-    spec = LearningSpec(manifest.model, manifest.dataset, recipe, manifest.seed, manifest.score_samples)
+    spec = spec_of_manifest(manifest)
     loaded: dict[str, Dataset] = {}
     dealt: dict[tuple[str, str, int, int], Parts] = {}
     trainers = {}
@@ -404,9 +385,9 @@ def _one_too_high(model_D: Vector) -> Vector:
     return wrong
 
 
-def _manifest(path: Path, trace: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
-    if trace is not None:
-        encoded = _hex(path, "manifest", trace)
+def _manifest(path: Path, encoded_hex: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
+    if encoded_hex is not None:
+        encoded = _hex(path, "manifest", encoded_hex)
         if Cid.of(encoded, Codec.DAG_CBOR).digest != config.manifest:
             raise VerificationError(f"{path}: its manifest is not the one that the task names")
         return Manifest.decode(encoded)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from chainfl.codec import merkle
+from chainfl.codec.json_codec import pack, unpack
 from chainfl.codec.vector import Vector, from_bytes, to_bytes
 from chainfl.errors import InputError
 from chainfl.protocol.stake import Registry
 from chainfl.protocol.state import Task
 from chainfl.sim.experiment import Experiment, as_plain, from_plain
-from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.run import RoundMetrics, head_of
 from chainfl.sim.selfish import SelfishFacts

@@ -1,7 +1,7 @@
 """From an experiment to a network in memory: data dealt, stakes placed, everybody enrolled, the first draw open."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,8 @@ from chainfl.learning.partition import partition
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import BadConfigError
-from chainfl.protocol.term_table import BUDGET, ETHER
-from chainfl.protocol.terms import Floors
+from chainfl.protocol.term_table import BUDGET, ETHER, UNITS_PER_MIN_STAKE
+from chainfl.protocol.terms import MAX_WEIGHT, Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.experiment import Experiment
@@ -35,7 +35,8 @@ CHAIN_ID = 31337
 SPONSOR, KEEPER, REGISTRY, TASK = (
     Address(keccak256(name)[:20]) for name in (b"sponsor", b"keeper", b"registry", b"task")
 )
-EQUAL_STAKE = 1000 * ETHER
+EQUAL_STAKE = 1000
+"""ETH of everybody where stakes are equal and few enough take part."""
 
 AnyNetwork = QuickNetwork | FaithfulNetwork
 
@@ -73,7 +74,7 @@ def set_up(
         World(CHAIN_ID, REGISTRY, Floors(1)), keccak256(b"chain" + experiment.seed.to_bytes(32, "big"))
     )
     _create(chain, config, experiment.rounds)
-    stakes = [EQUAL_STAKE if experiment.stakes == "equal" else size * ETHER for size in sizes]
+    stakes = stakes_of(sizes, are_equal=experiment.stakes == "equal")
     enrol_all(chain, TASK, {account_of(id_): stake for id_, stake in zip(trainers, stakes, strict=True)})
     net = network(chain, held_store, population, first_D, faithful=faithful)
     test = dataset.test()
@@ -120,6 +121,16 @@ def deal(experiment: Experiment, dataset: Dataset) -> tuple[dict[Id, Trainer], l
     return trainers, [len(rows) for rows in parts]
 
 
+def stakes_of(sizes: Sequence[int], *, are_equal: bool) -> list[int]:
+    """Stakes in wei: equal, or an ETH for each sample; scaled down where the weights would not fit the tree."""
+    wanted = [EQUAL_STAKE if are_equal else size for size in sizes]
+    most = MAX_WEIGHT // UNITS_PER_MIN_STAKE
+    total = sum(wanted)
+    if total > most:
+        wanted = [max(1, each * most // total) for each in wanted]
+    return [each * ETHER for each in wanted]
+
+
 def adversary_of(experiment: Experiment) -> Adversary:
     """Who is hostile, drawn from the experiment's seed, and how."""
     rng = np.random.Generator(np.random.Philox(training_seed(experiment.seed, "hostile", 0, 0)))
@@ -138,14 +149,11 @@ def adversary_of(experiment: Experiment) -> Adversary:
 
 def enrol_all(chain: Chain, task: Address, stakes: Mapping[Address, int]) -> None:
     """Stake and enrol everybody before the first draw opens, which would otherwise not wait for all of them."""
-    world = chain.world
-    config = world.tasks[task].config
-    members = config.committee_size + (0 if config.rule.is_elected else 1)
-    world.tasks[task].config = replace(config, min_updates=len(stakes) - members)
+    calls = []
     for account, stake in stakes.items():
-        world.allocate(chain.call(account), task, stake, stake)
-        world.enrol(chain.call(account), task)
-    world.tasks[task].config = config
+        chain.call(account)  # a block for the allocation, and one for the enrolment
+        calls.append((chain.call(account), stake))
+    chain.world.enrol_all(calls, task)
 
 
 def _config(experiment: Experiment, first_D: Vector, store: BlobStore | None) -> TaskConfig:

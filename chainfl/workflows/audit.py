@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.trace import trace_of
 from chainfl.audit.verify import Finding, MixHash, Verdict, check_round, worst
 from chainfl.blobs import get_record
 from chainfl.chain.reader import TaskReader
@@ -62,8 +63,6 @@ def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]
     Raises:
         ProtocolError: no round has been drawn yet.
     """
-    from chainfl.sim.replay import trace_of  # with it comes torch, which an audit does without
-
     played = played_rounds(reader)
     if not played:
         raise ProtocolError("no round of this task has been drawn yet: there is nothing to trace")

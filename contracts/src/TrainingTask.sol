@@ -16,6 +16,7 @@ import {Origin, TaskArgs} from "./libraries/TaskArgs.sol";
 import {TaskEnrolment} from "./libraries/TaskEnrolment.sol";
 import {TaskLists} from "./libraries/TaskLists.sol";
 import {TaskMoves} from "./libraries/TaskMoves.sol";
+import {TaskOrders} from "./libraries/TaskOrders.sol";
 import {TaskProof} from "./libraries/TaskProof.sol";
 import {TaskRound} from "./libraries/TaskRound.sol";
 import {Account, Head, Place, Seats, State, TaskRules} from "./libraries/TaskState.sol";
@@ -201,7 +202,7 @@ contract TrainingTask is ITrainingTask {
 
         Place memory next = p;
         TaskRound.enter(next, Phase.Challenge);
-        _s.place = next;
+        TaskRound.save(_s, next);
     }
 
     /// @inheritdoc ITrainingTask
@@ -261,7 +262,7 @@ contract TrainingTask is ITrainingTask {
         emit Abandoned(p.round);
 
         if (p.phase == Phase.Draw) TaskRound.endTask(p);
-        _s.place = p;
+        TaskRound.save(_s, p);
     }
 
     /// @inheritdoc ITrainingTask
@@ -379,7 +380,7 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function order() external view returns (uint32[] memory) {
-        return _s.orders[_s.place.round].load(0, _s.place.updates);
+        return TaskOrders.load(_s.orders[_s.place.round], _s.place.updates);
     }
 
     /// @inheritdoc ITrainingTask

@@ -202,16 +202,13 @@ class BareWork:
 def bare_work(store: BlobStore, played: PlayedRound) -> BareWork:
     """The updates of a round, in memory."""
     round_ = played.standing().round
-    assert round_.tally is not None
     models = []
     for id_ in round_.order:
-        update = round_.updates[id_]
-        assert update.root is not None
-        assert update.cid is not None
+        update = round_.revealed(id_)
         node = get_model_node(store, Cid.dag_cbor(update.cid), D)
         data = b"".join(store.get_many(node.chunks, CHUNK_BYTES))
         models.append((update.root, data, node.chunks))
-    return BareWork(models, list(round_.tally.shares))
+    return BareWork(models, list(round_.decided.shares))
 
 
 @dataclass(frozen=True, slots=True)

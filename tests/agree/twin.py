@@ -501,10 +501,11 @@ def _update(task: Task, id_: Id) -> tuple[Word, ...]:
     update = task.round.updates.get(id_)
     if update is None:
         return False, False, bytes(32), 0
-    if update.root is None:
+    revealed = update.revealed
+    if revealed is None:
         return True, False, update.commitment, 0
     counts = task.config.rule is Rule.FEDAVG or task.config.rule.is_elected
-    return True, True, update.root, update.samples if counts else 0
+    return True, True, revealed.root, revealed.samples if counts else 0
 
 
 def _scores(round_: Round, id_: Id) -> tuple[Word, ...]:

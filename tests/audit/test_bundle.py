@@ -130,8 +130,7 @@ def update_of_round_one(played: History) -> Cid:
     done = verify_bundle(played.bundle, played.hash, number=1).rounds[0].played.standing()
     assert done.round.tally is not None
     id_ = next(id_ for id_, counts in zip(done.round.order, done.round.tally.included, strict=True) if counts)
-    cid = done.round.updates[id_].cid
-    assert cid is not None
+    cid = done.round.revealed(id_).cid
     return Cid.dag_cbor(cid)
 
 

@@ -64,7 +64,7 @@ def test_the_blobs_of_a_round_are_enough_to_redo_it(rule: Rule) -> None:
 
     for one in settled(net):
         bag = assert_enough(net, one)
-        updates = sum(update.root is not None for update in one.standing().round.updates.values())
+        updates = sum(update.revealed is not None for update in one.standing().round.updates.values())
         models = sum(cid.codec is Codec.RAW for cid in bag.asked)
         assert models == updates + 2  # each of these models is one chunk; head and result come to the updates
 

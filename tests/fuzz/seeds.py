@@ -382,7 +382,7 @@ def _deployment() -> bytes:
 
 def _trace() -> bytes:
     """Two rounds of a history in memory."""
-    from chainfl.sim.replay import trace_of
+    from chainfl.audit.trace import trace_of
 
     net = memory_history().net
     manifest = Manifest.decode(

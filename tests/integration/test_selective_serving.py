@@ -96,7 +96,7 @@ def expect_honest_scores(net: Network, missing: dict[Id, set[int]]) -> None:
     order, config = net.task.round.order, net.task.config
     models = []
     for index, id_ in enumerate(order):
-        root = net.task.round.updates[id_].root
+        root = net.task.round.revealed(id_).root
         model_D = get_model(net.store, update_cid(net, index), config.dimension, root=root)
         models.append(floats(model_D, net.task))
     for id_ in scoring(net.task):

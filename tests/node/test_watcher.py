@@ -154,8 +154,7 @@ def test_an_update_without_a_posted_share_is_not_needed_to_convict() -> None:
     assert isinstance(net.store, MemoryStore)
     # Neither posted nor, as the right choice, the very model that is proposed.
     index = next(i for i, both in enumerate(zip(shares[1:], right[1:], strict=True)) if both == (0, 0))
-    without = net.task.round.updates[net.task.round.order[index]].cid
-    assert without is not None
+    without = net.task.round.revealed(net.task.round.order[index]).cid
     store = Flaky(net.store, Cid.dag_cbor(without), BlobNotFoundError("hidden again"))
 
     assert watcher_of(finder(net), store).look(net.task)

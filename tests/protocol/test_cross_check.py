@@ -302,9 +302,7 @@ def test_an_honest_validator_does_not_attest_what_a_forged_tally_makes_look_righ
     _to(net, Phase.PROPOSE)
     real = net.task
     order, miner = real.round.order, real.by_id(real.round.proposer).address
-    first = real.round.updates[order[0]]
-    assert first.cid is not None
-    assert first.root is not None
+    first = real.round.revealed(order[0])
     shares = (0, TOTAL, *([0] * (len(order) - 1)))
     update_D = fetch(net.store, real, Cid.dag_cbor(first.cid), first.root)
     named = name_model(combine(None, [update_D, *([None] * (len(order) - 1))], shares), 20, LAYOUT)

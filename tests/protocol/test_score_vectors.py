@@ -8,10 +8,9 @@ import pytest
 
 from chainfl.codec.scores import ScoreKind, accuracy_score, decode_scores, loss_score, scores_length, vouches
 from chainfl.protocol import shares
-from chainfl.protocol.draw import Drawn
-from chainfl.protocol.state import Round, Scores, Task, Update, new_task
-from chainfl.protocol.tally import decide, score_kind
-from chainfl.types import Address, Id, Rule, Statistic
+from chainfl.protocol.state import RevealedUpdate, Tally
+from chainfl.protocol.tally import as_set, decide, entries_of, score_kind
+from chainfl.types import Id, Rule, Statistic
 from tests.protocol.scene import config
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -48,17 +47,15 @@ def test_published_losses_and_accuracies_hold(row: Row) -> None:
 
 @pytest.mark.parametrize("row", rows("scores.json"))
 def test_published_decisions_of_a_committee_hold(row: Row) -> None:
-    kind, updates = KINDS[int(row["kind"])], int(row["updates"])
+    kind = KINDS[int(row["kind"])]
     reveals = reveals_of(row, kind)
-    task = judged(row, kind, reveals)
 
-    decide(task)
+    tally = decided(row, kind, reveals)
 
-    assert task.round.tally is not None
-    assert sum(1 << i for i, counts in enumerate(task.round.tally.included) if counts) == int(row["included"])
-    assert task.round.tally.head_score == int(row["head"])
-    assert list(task.round.tally.deviations.values()) == words(row["deviations"])
-    assert len(words(row["statistics"])) == updates
+    assert as_set(tally.included) == int(row["included"])
+    assert tally.head_score == int(row["head"])
+    assert list(tally.deviations.values()) == words(row["deviations"])
+    assert len(words(row["statistics"])) == int(row["updates"])
 
 
 @pytest.mark.parametrize("row", rows("scores.json"))
@@ -76,22 +73,19 @@ def test_published_statistics_hold(row: Row) -> None:
             assert expected == 0
 
 
-def judged(row: Row, kind: ScoreKind, reveals: list[bytes]) -> Task:
-    """A task whose committee has revealed these scores of updates with roots that all differ."""
+def decided(row: Row, kind: ScoreKind, reveals: list[bytes]) -> Tally:
+    """What a committee decides that revealed these scores of updates with roots that all differ."""
+    rule = RULES[kind]
     terms = config(
-        RULES[kind],
+        rule,
         committee_size=int(row["committee"]),
         statistic=Statistic(int(row["statistic"])),
         dev_cap=int(row["dev_cap"]),
         min_updates=128,
     )
-    task = new_task(1, Address(bytes(20)), 1, Address(bytes(20)), terms, 0, 1)
-    members = [Id(1000 + j) for j in range(terms.committee_size)]
     workers = [Id(1 + i) for i in range(int(row["updates"]))]
-    task.round = Round(1, drawn=Drawn(tuple(members), (), None), order=tuple(workers))
-    task.round.updates = {id_: Update(bytes(32), id_.to_bytes(32, "big"), bytes(32), 1) for id_ in workers}
-    task.round.scores = {
-        member: Scores(bytes(32), scores) for member, scores in zip(members, reveals, strict=False)
-    }
-    assert score_kind(terms.rule) is kind
-    return task
+    updates = [RevealedUpdate(id_.to_bytes(32, "big"), bytes(32), 1) for id_ in workers]
+    scores = {Id(1000 + j): entries_of(rule, len(workers), given) for j, given in enumerate(reveals)}
+
+    assert score_kind(rule) is kind
+    return decide(terms, bytes(32), workers, updates, scores, workers)

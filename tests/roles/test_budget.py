@@ -92,8 +92,7 @@ def at_work(step: Callable[[Participant], None], everybody: Sequence[Participant
 
 def update_cid(net: Network, index: int) -> Cid:
     """The name of an update's node."""
-    cid = net.task.round.updates[net.task.round.order[index]].cid
-    assert cid is not None
+    cid = net.task.round.revealed(net.task.round.order[index]).cid
     return Cid.dag_cbor(cid)
 
 

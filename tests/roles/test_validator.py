@@ -66,8 +66,7 @@ def flaky(net: Network, me: Participant, missing: Cid, failure: StoreError) -> P
 
 
 def first_update(net: Network) -> Cid:
-    cid = net.task.round.updates[net.task.round.order[0]].cid
-    assert cid is not None
+    cid = net.task.round.revealed(net.task.round.order[0]).cid
     return Cid.dag_cbor(cid)
 
 

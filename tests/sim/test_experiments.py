@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from chainfl.codec.json_codec import pack, unpack
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import record_layout
 from chainfl.protocol.term_table import BUDGET
-from chainfl.protocol.terms import Floors, check_config
+from chainfl.protocol.terms import MAX_WEIGHT, Floors, check_config, weight_of
 from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
-from chainfl.sim.json_codec import pack, unpack
 from chainfl.sim.presets import PRESETS, preset
 from chainfl.sim.run import RoundMetrics, has_settled, play, summary
-from chainfl.sim.simulation import Simulation, set_up
+from chainfl.sim.simulation import Simulation, set_up, stakes_of
 from chainfl.sim.terms import terms_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
@@ -260,3 +260,19 @@ def test_a_summary_tells_the_mean_of_the_last_five_rounds() -> None:
     assert told["mean_accuracy_last_five"] == pytest.approx(0.5)
     assert told["best_accuracy"] == 0.7
     assert summary([])["accuracy"] is None
+
+
+@pytest.mark.parametrize("are_equal", [True, False])
+def test_the_weights_of_a_hundred_thousand_fit_the_tree(are_equal: bool) -> None:
+    terms = terms_of(SMALL, 10, bytes(32), bytes(32))
+
+    stakes = stakes_of([50] * 100_000, are_equal=are_equal)
+
+    weights = [weight_of(stake, terms) for stake in stakes]
+    assert min(weights) > 0
+    assert sum(weights) <= MAX_WEIGHT
+
+
+def test_stakes_of_few_are_what_was_asked_for() -> None:
+    assert stakes_of([3, 5], are_equal=False) == [3 * 10**18, 5 * 10**18]
+    assert stakes_of([3, 5], are_equal=True) == [1000 * 10**18] * 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.trace import trace_of
 from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import keccak256
@@ -17,8 +18,7 @@ from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.partition import partition
-from chainfl.learning.trainer import Trainer
-from chainfl.node.learning import spec_of_manifest
+from chainfl.learning.trainer import Trainer, spec_of_manifest
 from chainfl.protocol.events import Drawn
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
@@ -31,7 +31,6 @@ from chainfl.sim.replay import (
     read_participants,
     read_trace,
     replay,
-    trace_of,
 )
 from chainfl.types import Address, Id, Outcome
 from chainfl.workflows.sponsor import ETHER, Terms, prepare_task

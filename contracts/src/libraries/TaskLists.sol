@@ -8,6 +8,9 @@ pragma solidity 0.8.37;
 library TaskLists {
     /// Bits of a word beside one number.
     uint256 private constant REST = 224;
+    /// Eight entries of 1, and eight of all bits but the top one.
+    uint256 private constant ONES = 0x0000000100000001000000010000000100000001000000010000000100000001;
+    uint256 private constant LOWER = 0x7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff7fffffff;
 
     /// @notice Entry `i`.
     function get(mapping(uint256 => uint256) storage list, uint256 i) internal view returns (uint256) {
@@ -33,6 +36,13 @@ library TaskLists {
 
     /// @notice Writes a list from its start; what stood there before is gone.
     function save(mapping(uint256 => uint256) storage list, uint32[] memory values) internal {
+        saveFrom(list, 0, values);
+    }
+
+    /// @notice Writes a list from a word on.
+    function saveFrom(mapping(uint256 => uint256) storage list, uint256 start, uint32[] memory values)
+        internal
+    {
         unchecked {
             uint256 count = values.length;
             for (uint256 first = 0; first < count; first += 8) {
@@ -41,7 +51,7 @@ library TaskLists {
                 for (uint256 i = first; i < end; ++i) {
                     word = word << 32 | entry(values, i);
                 }
-                list[first >> 3] = word << ((first + 8 - end) << 5);
+                list[start + (first >> 3)] = word << ((first + 8 - end) << 5);
             }
         }
     }
@@ -92,12 +102,36 @@ library TaskLists {
         returns (uint256 i)
     {
         unchecked {
-            uint256 word = 0;
-            for (; i < count; ++i) {
+            uint256 wanted = value * ONES;
+            while (i < count) {
                 uint256 place = first + i;
-                word = i == 0 || place & 7 == 0 ? list[place >> 3] << ((place & 7) << 5) : word << 32;
-                if (word >> REST == value) return i;
+                uint256 offset = place & 7;
+                // All eight entries of a word at once, without those that stand before `first`.
+                uint256 found = _zeros(list[place >> 3] ^ wanted) & type(uint256).max >> (offset << 5);
+                if (found != 0) {
+                    i += _first(found) - offset;
+                    return i < count ? i : count;
+                }
+                i += 8 - offset;
             }
+            return count;
+        }
+    }
+
+    /// @dev The first entry of a word that is not zero; there is one.
+    function _first(uint256 word) private pure returns (uint256 i) {
+        assembly ("memory-safe") {
+            i := shl(2, iszero(shr(128, word)))
+            i := or(i, shl(1, iszero(shr(192, shl(shl(5, i), word)))))
+            i := or(i, iszero(shr(REST, shl(shl(5, i), word))))
+        }
+    }
+
+    /// @dev The top bit of each entry of a word that is zero: adding the lower bits to all ones carries into it unless they
+    /// are zero, and nothing carries from entry to entry.
+    function _zeros(uint256 word) private pure returns (uint256) {
+        unchecked {
+            return ~((word & LOWER) + LOWER | word | LOWER);
         }
     }
 

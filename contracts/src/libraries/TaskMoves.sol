@@ -10,6 +10,7 @@ import {BlockHeader} from "./BlockHeader.sol";
 import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskLists} from "./TaskLists.sol";
+import {TaskOrders} from "./TaskOrders.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, TaskRules} from "./TaskState.sol";
 import {TaskUpdates} from "./TaskUpdates.sol";
@@ -49,7 +50,7 @@ library TaskMoves {
 
         TaskRound.payCaller(s);
         TaskRound.enter(p, Phase.Train);
-        s.place = p;
+        TaskRound.save(s, p);
     }
 
     /// @dev From the randomness of the block, not from its hash: who builds a block has free bytes in its header, and could
@@ -196,7 +197,7 @@ library TaskMoves {
         else if (p.phase == Phase.Challenge) _leaveChallenge(s, p);
         else revert ITrainingTask.WrongPhase(p.round, p.phase);
 
-        s.place = p;
+        TaskRound.save(s, p);
     }
 
     function _leaveTrain(State storage s, Place memory p) private {
@@ -237,7 +238,7 @@ library TaskMoves {
             TaskRound.punish(s, p, hidden[i], Slash.NoReveal);
         }
         if (TaskRules.isElected(p.rule)) _dropMembers(s, p, order);
-        s.orders[p.round].save(order);
+        TaskOrders.save(s.orders[p.round], order);
         // At most 128.
         // forge-lint: disable-next-line(unsafe-typecast)
         p.updates = uint8(order.length);

@@ -10,6 +10,7 @@ import {Committee} from "./Committee.sol";
 import {Shares} from "./Shares.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskLists} from "./TaskLists.sol";
+import {TaskOrders} from "./TaskOrders.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, TaskRules} from "./TaskState.sol";
 import {TaskTally} from "./TaskTally.sol";
@@ -50,7 +51,7 @@ library TaskProof {
             );
         }
         TaskRound.nextProposer(s, p);
-        s.place = p;
+        TaskRound.save(s, p);
     }
 
     /// @dev What the standing proposal claims: its root is what the shares make of head and updates.
@@ -58,7 +59,7 @@ library TaskProof {
         TaskConfig memory c = TaskArgs.config();
         uint256 headShare = Shares.ofHead(c.alpha);
         bool byRank = TaskRules.isOnRanks(p.rule);
-        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint32[] memory order = TaskOrders.load(s.orders[p.round], p.updates);
         uint256[] memory shown = byRank ? Committee.members(s.tally.included) : _all(order.length);
         bytes32[] memory roots = new bytes32[](shown.length);
         uint256[] memory shares = new uint256[](shown.length + 1);

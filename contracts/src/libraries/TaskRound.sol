@@ -12,6 +12,7 @@ import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskDeviations} from "./TaskDeviations.sol";
 import {TaskLists} from "./TaskLists.sol";
+import {TaskOrders} from "./TaskOrders.sol";
 import {Account, Head, Pay, Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
 
 /// @title TaskRound
@@ -48,6 +49,24 @@ library TaskRound {
         p.deadline = uint64(block.timestamp) + TaskArgs.secondsOf(phase);
 
         emit ITrainingTask.PhaseEntered(p.round, p.attempt, phase, p.deadline);
+    }
+
+    /// @notice Saves the place that a move worked on.
+    /// @dev In one write: the compiler's own copy of a struct that has enums and flags writes its word five times over.
+    function save(State storage s, Place memory p) internal {
+        uint256 flags = LibBit.rawToUint(p.extended) | LibBit.rawToUint(p.ending) << 8
+            | LibBit.rawToUint(p.limited) << 16 | LibBit.rawToUint(p.hasElected) << 24
+            | LibBit.rawToUint(p.repeats) << 32;
+        uint256 counts = uint256(p.taken) | uint256(p.expected) << 8 | uint256(p.updates) << 24
+            | uint256(p.line) << 32 | uint256(p.workers) << 40 | uint256(p.committeeSize) << 48
+            | uint256(p.rule) << 56 | uint256(p.heads) << 64;
+        uint256 word = uint256(p.round) | uint256(p.deadline) << 64 | uint256(p.phase) << 128
+            | uint256(p.attempt) << 136 | flags << 144 | counts << 184;
+
+        Place storage place = s.place;
+        assembly ("memory-safe") {
+            sstore(place.slot, word)
+        }
     }
 
     /* WEIGHTS */
@@ -262,8 +281,13 @@ library TaskRound {
 
     /// @notice Owes an account more, out of escrow.
     function credit(State storage s, address who, uint256 amount) internal {
+        if (amount != 0) _owe(s, amount);
+        _credit(s, who, amount);
+    }
+
+    /// @dev The caller of this function takes the amount out of escrow.
+    function _credit(State storage s, address who, uint256 amount) private {
         if (amount == 0) return;
-        _owe(s, amount);
         // All ether there is fits 128 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
         s.accounts[who].credit += uint128(amount);
@@ -292,9 +316,8 @@ library TaskRound {
     /// @dev Amounts are parts of an escrow of 128 bits.
     function _owe(State storage s, uint256 amount) private {
         // forge-lint: disable-next-line(unsafe-typecast)
-        s.escrow -= uint128(amount);
-        // forge-lint: disable-next-line(unsafe-typecast)
-        s.owed += uint128(amount);
+        (uint128 escrow, uint128 owed) = (s.escrow - uint128(amount), s.owed + uint128(amount));
+        (s.escrow, s.owed) = (escrow, owed);
     }
 
     /// @dev Credits committee and miner, notes how workers are paid; answers what each group gets.
@@ -308,9 +331,10 @@ library TaskRound {
         committee = _settleCommittee(s, p, seats, tally);
         if (outcome == Outcome.Final) {
             miner = TaskArgs.origin().minerBudget;
-            credit(s, s.addresses[proposerOf(s, p)], miner);
+            _credit(s, s.addresses[proposerOf(s, p)], miner);
         }
-        if (workers != 0) _owe(s, workers);
+        uint256 sum = workers + committee + miner;
+        if (sum != 0) _owe(s, sum);
     }
 
     /// @dev By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted,
@@ -333,21 +357,41 @@ library TaskRound {
         // Too few to form shares: each gets what it would have got among the fewest that are enough.
         else pay.whole = uint32(TaskArgs.minUpdates());
         if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);
-        s.pays[p.round] = pay;
+        _save(s.pays[p.round], pay);
 
         uint256 amount = TaskArgs.origin().workersBudget;
         // Everybody is paid the same whole number of wei; the rest stays in escrow.
         // slither-disable-next-line divide-before-multiply
         if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
-        uint32[] memory shares = s.shares.load(0, p.updates);
-        s.paidShares[p.round].save(shares);
+        return _keepShares(s, p, pay, amount);
+    }
+
+    /// @dev Copies the shares, eight to a word, to where the round keeps them; answers what is paid by them.
+    function _keepShares(State storage s, Place memory p, Pay memory pay, uint256 amount)
+        private
+        returns (uint256 sum)
+    {
+        mapping(uint256 => uint256) storage kept = s.paidShares[p.round];
         uint256 paid = pay.paid;
         uint256 whole = pay.whole;
+        uint256 count = p.updates;
+        uint256 word = 0;
         unchecked {
             // Below 2^128 · 2^31 each.
-            for (uint256 i = 0; i < shares.length; ++i) {
-                if (paid >> i & 1 != 0) sum += amount * TaskLists.entry(shares, i) / whole;
+            for (uint256 i = 0; i < count; ++i) {
+                if (i & 7 == 0) kept[i >> 3] = word = s.shares[i >> 3];
+                if (paid >> i & 1 != 0) sum += amount * (word >> 224) / whole;
+                word <<= 32;
             }
+        }
+    }
+
+    /// @dev In one write, as `save`.
+    function _save(Pay storage kept, Pay memory pay) private {
+        uint256 word = uint256(pay.paid) | uint256(pay.whole) << 128 | uint256(pay.updates) << 160
+            | LibBit.rawToUint(pay.settled) << 168 | LibBit.rawToUint(pay.byShares) << 176;
+        assembly ("memory-safe") {
+            sstore(kept.slot, word)
         }
     }
 
@@ -357,7 +401,7 @@ library TaskRound {
         view
         returns (uint128 updates)
     {
-        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint32[] memory order = TaskOrders.load(s.orders[p.round], p.updates);
         for (uint256 k = 0; k < p.line; ++k) {
             if (seats.convictedLine >> k & 1 == 0) continue;
             uint256 i = TaskLists.find(order, s.roster.get(p.committeeSize + k));
@@ -390,7 +434,7 @@ library TaskRound {
         for (uint256 left = paid; left != 0; left &= left - 1) {
             uint256 part =
                 formed ? Rewards.ofValidator(amount, devs[n++], total, count) : amount / p.committeeSize;
-            credit(s, s.addresses[s.roster.get(LibBit.ffs(left))], part);
+            _credit(s, s.addresses[s.roster.get(LibBit.ffs(left))], part);
             sum += part;
         }
     }

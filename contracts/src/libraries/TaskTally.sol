@@ -12,6 +12,7 @@ import {SortitionTree, StakeTree} from "./SortitionTree.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskDeviations} from "./TaskDeviations.sol";
 import {TaskLists} from "./TaskLists.sol";
+import {TaskOrders} from "./TaskOrders.sol";
 import {TaskRound} from "./TaskRound.sol";
 import {Place, Seats, State, Tally, TaskRules} from "./TaskState.sol";
 import {Words} from "./Words.sol";
@@ -41,7 +42,7 @@ library TaskTally {
         if (starts.length < p.committeeSize / 2 + 1) _giveUp(s, p);
         else _decide(s, p, seats.revealed, starts);
 
-        s.place = p;
+        TaskRound.save(s, p);
     }
 
     /// @dev They have to be all revealed vectors in committee order; their hashes are on chain. Answers where they begin.
@@ -106,7 +107,7 @@ library TaskTally {
     /// @dev Who shows a root and keeps its bytes from a majority loses what it would have lost by not revealing.
     function _punishWithheld(State storage s, Place memory p, uint256 withheld) private {
         for (; withheld != 0; withheld &= withheld - 1) {
-            TaskRound.punish(s, p, s.orders[p.round].get(LibBit.ffs(withheld)), Slash.NoReveal);
+            TaskRound.punish(s, p, TaskOrders.get(s.orders[p.round], LibBit.ffs(withheld)), Slash.NoReveal);
         }
     }
 
@@ -115,7 +116,7 @@ library TaskTally {
         view
         returns (uint256)
     {
-        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint32[] memory order = TaskOrders.load(s.orders[p.round], p.updates);
         bytes32[] memory roots = new bytes32[](order.length);
         for (uint256 i = 0; i < order.length; ++i) {
             roots[i] = s.digests[order[i]];
@@ -160,7 +161,7 @@ library TaskTally {
         if (!countsSamples(c)) return Shares.equal(count, amount);
         uint256[] memory values = Committee.members(chosen);
         for (uint256 i = 0; i < count; ++i) {
-            values[i] = s.samples[s.orders[p.round].get(values[i])];
+            values[i] = s.samples[TaskOrders.get(s.orders[p.round], values[i])];
         }
         return Shares.bySamples(values, amount);
     }
@@ -213,7 +214,7 @@ library TaskTally {
         returns (uint32[] memory elected)
     {
         uint256[] memory ranking = Committee.rank(verdict.included, verdict.statistics);
-        uint32[] memory order = s.orders[p.round].load(0, p.updates);
+        uint32[] memory order = TaskOrders.load(s.orders[p.round], p.updates);
         uint256 electable = 0;
         for (uint256 i = 0; i < ranking.length; ++i) {
             uint256 id = order[ranking[i]];

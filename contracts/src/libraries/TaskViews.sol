@@ -8,6 +8,7 @@ import {Scores} from "./Scores.sol";
 import {Shares} from "./Shares.sol";
 import {TaskArgs} from "./TaskArgs.sol";
 import {TaskLists} from "./TaskLists.sol";
+import {TaskOrders} from "./TaskOrders.sol";
 import {Account, Pay, Place, State, TaskRules} from "./TaskState.sol";
 import {TaskTally} from "./TaskTally.sol";
 
@@ -71,7 +72,7 @@ library TaskViews {
     {
         Pay memory pay = s.pays[round];
         if (id == 0 || pay.paid == 0) return (0, 0);
-        uint256 i = s.orders[round].find(0, pay.updates, id);
+        uint256 i = TaskOrders.find(s.orders[round], pay.updates, id);
         if (i == pay.updates || pay.paid >> i & 1 == 0) return (0, 0);
         part = pay.byShares ? s.paidShares[round].get(i) : 1;
         amount = uint256(TaskArgs.origin().workersBudget) * part / pay.whole;
