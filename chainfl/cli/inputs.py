@@ -18,7 +18,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chainfl.codec import plain_json, vector
 from chainfl.codec.cbor import Value
@@ -42,6 +41,14 @@ _EXPECTED: Final[Mapping[str, str]] = {
 }
 
 
+class WrongError(ValueError):
+    """What a validator raises; `field` names one of a model's fields where the model as a whole is checked."""
+
+    def __init__(self, what: str, field: str = "") -> None:
+        super().__init__(what)
+        self.field = field
+
+
 class Question(BaseModel):
     """A JSON object whose every field is checked."""
 
@@ -55,7 +62,7 @@ class Question(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             unknown = sorted(set(value) - set(known))
             if unknown:
-                raise wrong(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
+                raise WrongError(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
         return value
 
     def has(self, name: str) -> bool:
@@ -80,13 +87,8 @@ def ask(question: type[Q], given: Mapping[str, Json]) -> Q:
     try:
         return question.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first: Mapping[str, Any] = error.errors(include_url=False)[0]
         raise InputError(f"{_path(first)}: {_complaint(first)}") from None
-
-
-def wrong(what: str, field: str = "") -> PydanticCustomError:
-    """What a validator raises; `field` names one of a model's fields where the model as a whole is checked."""
-    return PydanticCustomError("wrong", "{what}", {"what": what, "field": field})
 
 
 def kind(value: object) -> str:
@@ -95,19 +97,21 @@ def kind(value: object) -> str:
     return names.get(type(value), "an array" if isinstance(value, list) else "an object")
 
 
-def _path(error: ErrorDetails) -> str:
+def _path(error: Mapping[str, Any]) -> str:
     """Where it is wrong, such as input.scores[0][1]; tags in angle brackets are ours, not the caller's."""
-    field = error.get("ctx", {}).get("field")
+    field = getattr(error.get("ctx", {}).get("error"), "field", "")
     places = (*error["loc"], field) if field else error["loc"]
     steps = (f"[{place}]" if isinstance(place, int) else f".{place}" for place in places if place not in TAGS)
     return "input" + "".join(steps)
 
 
-def _complaint(error: ErrorDetails) -> str:
+def _complaint(error: Mapping[str, Any]) -> str:
     """What is wrong, and what fits."""
     sort = error["type"]
     value = error["input"]
     context = error.get("ctx", {})
+    if sort == "value_error":
+        return str(context["error"])
     if sort == "missing":
         return "this value is missing, and needed"
     if sort == "greater_than_equal":
@@ -120,7 +124,7 @@ def _complaint(error: ErrorDetails) -> str:
         return "an integer is too large for a float64"
     if sort in _EXPECTED:
         return f"expected {_EXPECTED[sort]}, found {kind(value)}"
-    return error["msg"]
+    return str(error["msg"])
 
 
 # What fields hold. Tags name the branches of a union, which pydantic writes into the path of an error.
@@ -137,31 +141,31 @@ def _number(value: object) -> object:
     if not isinstance(value, str):
         return value
     if len(value) > _MAX_DIGITS:
-        raise wrong(f"{value!r:.80} has more digits than any number here")
+        raise WrongError(f"{value!r:.80} has more digits than any number here")
     try:
         return int(value, 16 if value.startswith("0x") else 10)
     except ValueError:
-        raise wrong(f"{value!r:.80} is not an integer") from None
+        raise WrongError(f"{value!r:.80} is not an integer") from None
 
 
 def _octets(value: object) -> bytes:
     if not isinstance(value, str):
-        raise wrong(f"expected hexadecimal text, found {kind(value)}")
+        raise WrongError(f"expected hexadecimal text, found {kind(value)}")
     try:
         return bytes.fromhex(value.removeprefix("0x"))
     except ValueError:
-        raise wrong(f"{value!r:.80} is not hexadecimal text of whole bytes") from None
+        raise WrongError(f"{value!r:.80} is not hexadecimal text of whole bytes") from None
 
 
 def _word(data: bytes) -> bytes:
     if len(data) != 32:
-        raise wrong(f"expected 32 bytes, found {len(data)}")
+        raise WrongError(f"expected 32 bytes, found {len(data)}")
     return data
 
 
 def _parameters(data: bytes) -> bytes:
     if len(data) % vector.BYTES:
-        raise wrong(f"{len(data)} bytes are no whole number of parameters of {vector.BYTES}")
+        raise WrongError(f"{len(data)} bytes are no whole number of parameters of {vector.BYTES}")
     return data
 
 
@@ -170,7 +174,7 @@ def one_of(table: Mapping[str, Any]) -> BeforeValidator:
 
     def chosen(value: object) -> Any:
         if not isinstance(value, str) or value not in table:
-            raise wrong(f"expected one of {', '.join(table)}, found {value!r:.80}")
+            raise WrongError(f"expected one of {', '.join(table)}, found {value!r:.80}")
         return table[value]
 
     return BeforeValidator(chosen)
@@ -206,7 +210,7 @@ class VectorQuestion(Question):
         forms = {"values": "values", "w": "w", "u": "u", "octets": "bytes"}
         found = [name for field, name in forms.items() if self.has(field)]
         if len(found) != 1:
-            raise wrong(f"give exactly one of {_VECTOR_FORMS}, found {', '.join(found) or 'none'}")
+            raise WrongError(f"give exactly one of {_VECTOR_FORMS}, found {', '.join(found) or 'none'}")
         return self
 
     def vector(self) -> Vector:

@@ -18,8 +18,8 @@ from chainfl.cli.inputs import (
     Uint128,
     VectorQuestion,
     Word,
+    WrongError,
     one_of,
-    wrong,
 )
 from chainfl.codec.cid import Codec
 from chainfl.protocol.rewards import PAID_CALLS
@@ -28,8 +28,6 @@ from chainfl.protocol.terms import MAX_WEIGHT, rule_minimum
 from chainfl.types import TOTAL, WAD, Id, Rule, Statistic, TaskConfig
 
 CODECS: Final = {"raw": Codec.RAW, "dag-cbor": Codec.DAG_CBOR}
-MAX_ID: Final = 2**20
-"""More accounts than any task here enrols."""
 
 _UINT32 = 2**32 - 1
 _UINT64 = 2**64 - 1
@@ -40,13 +38,13 @@ _ELECTING = 'only "committee-near" and "committee-far" elect a committee'
 
 def _odd(size: int) -> int:
     if size % 2 == 0:
-        raise wrong(f"{size} is even; a committee is odd")
+        raise WrongError(f"{size} is even; a committee is odd")
     return size
 
 
 def _ascending(ids: list[int]) -> list[int]:
     if ids != sorted(set(ids)):
-        raise wrong("enrolment ids ascend, as the index of updates follows them")
+        raise WrongError("enrolment ids ascend, as the index of updates follows them")
     return ids
 
 
@@ -101,9 +99,9 @@ class CidQuestion(Question):
     @model_validator(mode="after")
     def _is_one_thing(self) -> Self:
         if self.has("octets") == self.has("record"):
-            raise wrong('give either "bytes" or "record"')
+            raise WrongError('give either "bytes" or "record"')
         if self.has("record") and self.has("codec") and self.codec is not Codec.DAG_CBOR:
-            raise wrong('a record is "dag-cbor"; "raw" is for bytes', "codec")
+            raise WrongError('a record is "dag-cbor"; "raw" is for bytes', "codec")
         return self
 
 
@@ -134,22 +132,22 @@ class Judgement(Question):
     @model_validator(mode="after")
     def _is_within_the_committee(self) -> Self:
         if not 1 <= len(self.scores) <= self.committee_size:
-            raise wrong(
+            raise WrongError(
                 f"{len(self.scores)} members revealed, of a committee of {self.committee_size}; "
                 f"give 1 to {self.committee_size}",
                 "scores",
             )
-        if self.ids and self.ids[-1] > MAX_ID:
-            raise wrong(f"{self.ids[-1]} is more than any task here enrols; give ids up to {MAX_ID}", "ids")
         return self
 
     @model_validator(mode="after")
     def _has_the_updates_that_its_rule_needs(self) -> Self:
         least = max(1, rule_minimum(self.config()))
         if least > MAX_UPDATES:
-            raise wrong(f"the rule needs {least} updates; a round has at most {MAX_UPDATES}", "tolerated")
+            raise WrongError(
+                f"the rule needs {least} updates; a round has at most {MAX_UPDATES}", "tolerated"
+            )
         if self.has("min_updates") and self.min_updates < least:
-            raise wrong(f"{self.min_updates} is too small: the rule needs {least}", "min_updates")
+            raise WrongError(f"{self.min_updates} is too small: the rule needs {least}", "min_updates")
         return self
 
     def config(self) -> TaskConfig:
@@ -169,7 +167,7 @@ class Election(Judgement):
     @model_validator(mode="after")
     def _elects(self) -> Self:
         if not self.rule.is_elected:
-            raise wrong(_ELECTING, "rule")
+            raise WrongError(_ELECTING, "rule")
         return self
 
 
@@ -191,22 +189,22 @@ class DrawQuestion(Question):
     def _has_one_seed(self) -> Self:
         for name in ("chain_id", "task", "round", "mix_hash"):
             if self.has("seed") and self.has(name):
-                raise wrong(f'give either "seed" or what makes it, not both "seed" and "{name}"')
+                raise WrongError(f'give either "seed" or what makes it, not both "seed" and "{name}"')
             if not self.has("seed") and not self.has(name):
-                raise wrong('needed where no "seed" is given', name)
+                raise WrongError('needed where no "seed" is given', name)
         return self
 
     @model_validator(mode="after")
     def _can_open(self) -> Self:
         if self.elected is not None and not self.rule.is_elected:
-            raise wrong(_ELECTING, "elected")
+            raise WrongError(_ELECTING, "elected")
         ids = [id_ for id_, _ in self.pairs()]
         if ids != sorted(set(ids)):
-            raise wrong("ids ascend, each once", "weights")
+            raise WrongError("ids ascend, each once", "weights")
         staked = sum(weight > 0 for _, weight in self.pairs())
         least = 2 * self.committee_size if self.rule.is_elected else self.committee_size + 2
         if staked < least:
-            raise wrong(f"{staked} accounts have a weight; a draw opens with {least} or more", "weights")
+            raise WrongError(f"{staked} accounts have a weight; a draw opens with {least} or more", "weights")
         return self
 
     def pairs(self) -> list[tuple[Id, int]]:
@@ -232,11 +230,13 @@ class RewardQuestion(Question):
     def _adds_up(self) -> Self:
         most = self.escrow // self.rounds // PAID_CALLS
         if self.caller_fee > most:
-            raise wrong(f"{self.caller_fee} is too large: give at most {most}", "caller_fee")
+            raise WrongError(f"{self.caller_fee} is too large: give at most {most}", "caller_fee")
         if self.workers_part + self.committee_part > WAD:
-            raise wrong(f"give at most {WAD - self.workers_part}, what the workers leave", "committee_part")
+            raise WrongError(
+                f"give at most {WAD - self.workers_part}, what the workers leave", "committee_part"
+            )
         if self.has("shares") == self.has("included"):
-            raise wrong('give either "shares" or "included"')
+            raise WrongError('give either "shares" or "included"')
         if self.has("shares") and (sum(self.shares) != TOTAL or self.shares[0] == TOTAL):
-            raise wrong(f"they sum to {sum(self.shares)}, not to 2^31 with a part for updates", "shares")
+            raise WrongError(f"they sum to {sum(self.shares)}, not to 2^31 with a part for updates", "shares")
         return self

@@ -9,7 +9,16 @@ from chainfl.codec.merkle import depth
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.shares import head_share
-from chainfl.protocol.term_table import MAX_SCORES, TERM, TERMS, UNITS_PER_MIN_STAKE, Source, Term, Unit
+from chainfl.protocol.term_table import (
+    MAX_PHASE_SECONDS,
+    MAX_SCORES,
+    TERM,
+    TERMS,
+    UNITS_PER_MIN_STAKE,
+    Source,
+    Term,
+    Unit,
+)
 from chainfl.types import TOTAL, WAD, Phase, Rule, Statistic, TaskConfig
 
 MAX_WEIGHT: Final = 2**32 - 1
@@ -81,10 +90,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("rounds", fits("rounds")),
         ("target", fits("target")),
         ("minStake", fits("min_stake")),
-        (
-            "phaseSeconds",
-            floors.phase_seconds <= min(phases) and all(map(TERM["train_seconds"].fits, phases)),
-        ),
+        ("phaseSeconds", max(1, floors.phase_seconds) <= min(phases) and max(phases) <= MAX_PHASE_SECONDS),
         ("parts", c.workers_part + c.committee_part <= WAD),
         ("callerFee", PAID_CALLS * c.caller_fee <= budget),
         ("livenessSlash", fits("liveness_slash")),
