@@ -8,7 +8,8 @@ from enum import IntEnum
 
 from chainfl.api import schemas
 from chainfl.api.convert import cid_of, phase_name, place
-from chainfl.api.rounds import block_document, part_rows, summary_of
+from chainfl.api.parts import part_rows
+from chainfl.api.rounds import block_document, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
 from chainfl.api.transactions import transactions
 from chainfl.audit.history import PlayedRound, RoundCutter
