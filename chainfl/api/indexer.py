@@ -9,8 +9,11 @@ from typing import Any
 
 from chainfl.api import schemas
 from chainfl.api.convert import cid_of, phase_name, place
-from chainfl.api.rounds import block_document, part_rows, summary_of
+from chainfl.api.parts import part_rows
+from chainfl.api.past import Past
+from chainfl.api.rounds import block_document, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
+from chainfl.api.stakes import Stakes
 from chainfl.api.transactions import transactions
 from chainfl.audit.history import PlayedRound, RoundCutter
 from chainfl.codec.cid import Cid
@@ -24,8 +27,6 @@ from chainfl.types import WAD, Address, Id, Outcome, Phase
 
 ROWS_PER_ROUND = 1_000_000
 """Rows that belong to a round are numbered from round times this."""
-KEPT_STATES = 16
-"""States kept of the past: each grows with the rounds before it, so one per round would grow with their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,47 +71,6 @@ class _Totals:
         return _Totals(*counters, self.paid, self.lies, Counter(self.outcomes), self.head_loss)
 
 
-class _Past:
-    """The task as it stood when each round began: a few states kept, evenly spread, the others folded from them."""
-
-    def __init__(self, created: Task) -> None:
-        """Round 1 begins with the task as it was created."""
-        self._states = {0: created.draft()}
-        self._starts = [0]
-        self._spacing = 1
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    @property
-    def states(self) -> int:
-        """How many states are kept."""
-        return len(self._states)
-
-    def add(self, start: int, state: Task) -> None:
-        """A round ended: the next one begins at event `start` with this state."""
-        index = len(self._starts)
-        self._starts.append(start)
-        if index % self._spacing == 0:
-            self._states[index] = state.draft()
-        if len(self._states) > KEPT_STATES:
-            self._spacing *= 2
-            self._states = {at: kept for at, kept in self._states.items() if at % self._spacing == 0}
-
-    def slice_of(self, index: int) -> slice:
-        """The events of a finished round, counted from 0."""
-        return slice(self._starts[index], self._starts[index + 1])
-
-    def before(self, index: int, log: Sequence[PlacedEvent]) -> Task:
-        """The state that a round began with, folded from the nearest one before it."""
-        nearest = index - index % self._spacing
-        task = self._states[nearest].draft()
-        for logged in log[self._starts[nearest] : self._starts[index]]:
-            fold(task, logged.event, logged.block_number)
-        task.events = []
-        return task
-
-
 class TaskLine:
     """A task's events and rounds so far. Only ever extended: after a reorg a new line is drawn."""
 
@@ -119,11 +79,10 @@ class TaskLine:
         self.created = log.created
         self.created_block = log.created_block
         self.events: list[PlacedEvent] = []
-        self.past = _Past(log.created)
+        self.past = Past(log.created)
         self._cutter = RoundCutter(log.created, fold)
         self._totals = _Totals()
-        self._bonded = Counter[Address]()
-        self._unbonding = Counter[Address]()
+        self._stakes = Stakes(log.created.address)
         self._claimed = Counter[str]()
         self._gas = 0
         self._last_end: bytes | None = None
@@ -207,53 +166,23 @@ class TaskLine:
             raise VerificationError(f"{where} makes a model head that was never tallied or proposed")
 
     def _event_rows(self, fresh: Sequence[PlacedEvent]) -> Iterator[Row]:
-        first = len(self.events)
-        for number, logged in enumerate(fresh, first):
+        """A row for each event, for each change of a stake, and for each transaction."""
+        numbers = dict[bytes, int]()
+        for number, logged in enumerate(fresh, len(self.events)):
+            numbers.setdefault(logged.transaction, number)
             row = event_row(self.created.address, number, logged)
             yield Row("event", number, row.model_dump_json(), row.round, row.account, row.event)
-            change = self._stake_change(logged)
+            change = self._stakes.change(logged)
             if change is not None:
                 yield Row("stake", number, change.model_dump_json(), None, change.account, change.change)
             if isinstance(logged.event, events.Claimed):
                 self._claimed[hex_of(logged.event.account)] += logged.event.amount
-        numbers = {logged.transaction: number for number, logged in reversed(list(enumerate(fresh, first)))}
+
+        # A transaction has the number of its first event.
         for one in transactions(self.created.address, fresh):
             self._gas += one.gas
             number = numbers[from_hex(one.place.transaction)]
             yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
-
-    def _stake_change(self, logged: PlacedEvent) -> schemas.StakeChange | None:
-        event, bonded, unbonding = logged.event, self._bonded, self._unbonding
-        name: schemas.StakeMove
-        if isinstance(event, events.Allocated):
-            name, amount = "allocated", event.amount
-            bonded[event.account] += amount
-        elif isinstance(event, events.Deallocated):
-            name, amount = "deallocated", event.amount
-            bonded[event.account] -= amount
-            unbonding[event.account] += amount
-        elif isinstance(event, events.Released):
-            name, amount = "released", event.amount
-            unbonding[event.account] -= amount
-        elif isinstance(event, events.Slashed):
-            name, amount = "slashed", event.from_bonded + event.from_unbonding
-            bonded[event.account] -= event.from_bonded
-            unbonding[event.account] -= event.from_unbonding
-        elif isinstance(event, events.PoolClosed):
-            name, amount = "pool-closed", event.returned
-            bonded[event.account] += amount
-            unbonding[event.account] = 0
-        else:
-            return None
-        return schemas.StakeChange(
-            task=hex_of(self.created.address),
-            account=hex_of(event.account),
-            change=name,
-            amount=str(amount),
-            bonded=str(bonded[event.account]),
-            unbonding=str(unbonding[event.account]),
-            place=place(logged),
-        )
 
     def _participant_rows(self, totals: _Totals) -> Iterator[Row]:
         """Only participants whose document has changed."""
@@ -267,8 +196,8 @@ class TaskLine:
                 enrolled=account.is_enrolled,
                 weight=account.weight,
                 active_from=account.active_from,
-                bonded=str(self._bonded[account.address]),
-                unbonding=str(self._unbonding[account.address]),
+                bonded=str(self._stakes.bonded[account.address]),
+                unbonding=str(self._stakes.unbonding[account.address]),
                 earned=str(totals.earned[name]),
                 claimed=str(self._claimed[name]),
                 slashed=str(totals.slashed[name]),

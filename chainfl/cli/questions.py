@@ -89,6 +89,24 @@ class CombineQuestion(Question):
     by: Annotated[str, one_of({"updates": "updates", "ranks": "ranks"})] = "updates"
 
 
+class WeightsQuestion(Question):
+    """A round's included updates, or their distances, and who is internal."""
+
+    updates: Annotated[Array[AnyVector], Field(max_length=MAX_UPDATES)] = Field(default_factory=list)
+    distances: Annotated[Array[Array[Uint128]], Field(max_length=MAX_UPDATES)] = Field(default_factory=list)
+    internals: Array[bool]
+    budget: Integer = Field(ge=0, le=_UINT64)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.has("updates") == self.has("distances"):
+            raise WrongError('give either "updates" or "distances"')
+        count = len(self.updates or self.distances)
+        if count != len(self.internals):
+            raise WrongError(f"{len(self.internals)} for {count} updates", "internals")
+        return self
+
+
 class CidQuestion(Question):
     """Bytes, or a record written as DAG-JSON."""
 

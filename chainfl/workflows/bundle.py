@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfl.audit import evidence
-from chainfl.audit.bundle import Bundle, BundleWriter, Subject, Taker, begin_bundle, open_bundle, walk_round
+from chainfl.audit.bundle import Bundle, BundleWriter, Subject, begin_bundle, open_bundle
 from chainfl.audit.evidence import ProvenChain
 from chainfl.audit.history import PlayedRound, rounds
+from chainfl.audit.walk import Taker, walk_round
 from chainfl.chain.abi import decode_log
 from chainfl.chain.code import Contracts, contracts_of
 from chainfl.codec import car

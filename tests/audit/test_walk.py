@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from chainfl.audit.bundle import walk_round
 from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.verify import check_round
+from chainfl.audit.walk import walk_round
 from chainfl.codec import cbor
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import BlobNotFoundError

@@ -54,7 +54,7 @@ def test_the_command_prints_what_the_function_gives(
         ({"internals": [True, True]}, "input.internals: 2 for 3 updates"),
         ({"internals": [True, 1, False]}, r"input.internals\[1\]: expected true or false, found an integer"),
         ({"internals": [False] * 3}, "no update is internal"),
-        ({"budget": -1}, "input.budget: -1 is not within"),
+        ({"budget": -1}, "input.budget: -1 is too small"),
         ({"budget": None}, "input.budget: expected an integer"),
         ({"distances": [[0, 16], [16, 0, 36], [100, 36, 0]]}, "3 rows of 3 squared distances"),
         ({"distances": [[0, 1600, 1], [1600, 0, 1], [1, 1, 0]]}, "not those of any vectors"),
