@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import traceback
 
 from chainfl.errors import InputError
 
@@ -39,3 +40,15 @@ def set_up_logs(*, as_json: bool, level: str = "info") -> None:
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("chainfl").setLevel(LEVELS[level])
+
+
+def traced(error: BaseException) -> str:
+    """Where it went wrong, for a log: what an endpoint sent may hold characters that no log can be written with."""
+    return "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
+
+
+def one_line(error: BaseException, most: int = 300) -> str:
+    """What went wrong, in one line that can be shown: an error of ours in its own words, another with its name."""
+    text = " ".join(str(error).split()).encode(errors="replace").decode()
+    shown = text if type(error).__module__.startswith("chainfl") else f"{type(error).__name__}: {text}"
+    return shown if len(shown) <= most else shown[: most - 1] + "…"

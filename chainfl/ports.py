@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.records import Layout
 from chainfl.codec.vector import Vector
+from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest, Id, Phase
@@ -73,6 +74,14 @@ class WaitingStore(Protocol):
 
 
 # Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event and the EVM block that holds it."""
+
+    event: Event
+    block_number: int
 
 
 class Ledger(Protocol):

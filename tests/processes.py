@@ -36,12 +36,12 @@ def paused(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def await_that(condition: Callable[[], bool], seconds: float, what: str) -> None:
+def await_that(condition: Callable[[], bool], seconds: float, what: str, pause: float = 0.05) -> None:
     """Ask again and again until it holds, as there is nobody to be told by; fail when it takes too long."""
     until, never = time.monotonic() + seconds, threading.Event()
     while not condition():
         assert time.monotonic() < until, f"after {seconds:.0f} s still not: {what}"
-        never.wait(0.05)
+        never.wait(pause)
 
 
 def stall(pid: int, seconds: float) -> None:

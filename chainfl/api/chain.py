@@ -3,25 +3,24 @@
 One task's trouble is its own: what the endpoint says of it that makes no sense keeps no other task from being read.
 """
 
-import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
-from eth_typing import HexStr
 from web3 import Web3
-from web3.exceptions import BlockNotFound
 
-from chainfl.api.logs import Log, LogReader, one_line
 from chainfl.api.source import PlacedEvent, Snapshot, TaskLog
 from chainfl.chain.abi import as_address
+from chainfl.chain.answers import Block, read_block, read_head, read_receipt
 from chainfl.chain.evidence import read_header
+from chainfl.chain.log import Log, LogReader, Marks
 from chainfl.chain.reader import read_call, read_config
-from chainfl.chain.rpc import has_answered, outside
+from chainfl.chain.rpc import has_answered, name_of
 from chainfl.codec.header import mix_hash
-from chainfl.errors import ChainflError, LedgerError
+from chainfl.codec.text import hex_of
+from chainfl.errors import LedgerError
+from chainfl.logs import one_line
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
 from chainfl.protocol.terms import Floors, check_config
@@ -29,17 +28,6 @@ from chainfl.types import Address, Digest
 
 REFRESH_SECONDS = 5.0
 """How long one refresh goes on reading a chain that is far ahead, before it tells what it has."""
-_MARKS = 4_096
-"""Blocks whose hashes are remembered; a reorg between two of them makes a little more be read anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A block, as far as it matters here."""
-
-    number: int
-    hash: bytes
-    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +57,21 @@ class ChainSource:
         max_events: int = 500_000,
     ) -> None:
         """Nothing is read yet, but where the stakes are kept."""
-        self._w3, self._chain_id, self._factory = w3, chain_id, factory
-        self._only, self._confirmations = frozenset(only), confirmations
-        self._max_tasks, self._max_events = max_tasks, max_events
+        self._w3 = w3
+        self._chain_id = chain_id
+        self._factory = factory
+        self._only = frozenset(only)
+        self._confirmations = confirmations
+        self._max_tasks = max_tasks
+        self._max_events = max_events
         (registry,) = read_call(w3, "TaskFactory", factory, "registry")
         self._registry = as_address(registry)
-        # A WebSocket carries one question at a time, and audits ask for blocks from threads of their own.
-        self._asking = threading.Lock()
-        self._reader = LogReader(w3, self._asking)
+        self._reader = LogReader(w3)
 
         self._first = self._next = from_block
         self._until = 0.0
         self._tasks: dict[Address, TaskLog] = {}
-        self._marks: dict[int, bytes] = {}
+        self._marks = Marks()
         self._broken: dict[Address, str] = {}
         self._uncreated: dict[Address, Log] = {}
         self._skipped: dict[Address, int] = {}
@@ -100,12 +90,12 @@ class ChainSource:
 
     def block_hash(self, number: int) -> Digest | None:
         """A block's hash, None where the endpoint does not have the block."""
-        found = self._block(number)
+        found = read_block(self._w3, number)
         return found.hash if found is not None else None
 
     def refresh(self) -> Snapshot:
         """Read towards the newest block that counts; a long way is gone in several steps."""
-        head = self._head()
+        head = read_head(self._w3)
         newest = head.number - self._confirmations
         self._drop_reorged()
 
@@ -148,32 +138,37 @@ class ChainSource:
 
     # Spans of blocks
 
-    def _read_span(self, newest: int, head: _Block) -> None:
+    def _read_span(self, newest: int, head: Block) -> None:
         """Take a span of blocks into account, tasks that were made in it included."""
+
+        def hash_of(number: int) -> Digest | None:
+            return head.hash if number == head.number else self.block_hash(number)
+
         first = self._next
-        last = self._reader.last_of(first, newest)
-        # Its hash before its logs: if the block is replaced while they are read, the mark no longer holds.
-        mark = head.hash if last == head.number else self.block_hash(last)
+        span = self._reader.read_span(first, newest, [self._factory, self._registry, *self._tasks], hash_of)
+        last = span.last
+        mark = span.mark
         if mark is None:
             raise LedgerError(f"block {last} is gone: the chain was reorganised while it was read")
 
-        logs = self._reader.read(first, last, [self._factory, self._registry, *self._tasks])
+        logs = span.logs
         for log in logs:
             if log.trouble and log.emitter in (self._factory, self._registry):
                 raise LedgerError(f"{log.trouble}: use another endpoint")
+
         made = self._wanted(logs)
         fresh = self._create_all(made)
         if len(fresh) < len(made):
             return  # there are many: those that are made by now are kept, the others come with the next refresh
         fresh = [address for address in fresh if address in self._tasks]
         if fresh:
-            logs = sorted([*logs, *self._reader.read(first, last, fresh)], key=_place_of)
+            logs = sorted([*logs, *self._reader.read(first, last, fresh)], key=lambda log: log.place)
+
         if any(log.block_number == last and log.block_hash != mark for log in logs):
             raise LedgerError(f"block {last} was replaced while it was read: the chain was reorganised")
 
         self._take(self._tasks, *self._sort(logs, self._tasks))
-        self._marks[last] = mark
-        self._marks = _thinned(self._marks)
+        self._marks.add(last, mark)
         self._next = last + 1
 
     # Tasks
@@ -210,9 +205,8 @@ class ChainSource:
         event = log.event
         assert isinstance(event, TaskCreated)
         try:
-            with self._asking:
-                config = read_config(self._w3, event.task)
-                (delay,) = read_call(self._w3, "TrainingTask", event.task, "seedDelay")
+            config = read_config(self._w3, event.task)
+            (delay,) = read_call(self._w3, "TrainingTask", event.task, "seedDelay")
             # Terms that no factory takes are no task's: somebody made them up on the way.
             check_config(config, event.escrow, Floors(0))
             created = new_task(
@@ -227,7 +221,7 @@ class ChainSource:
         self._uncreated.pop(event.task, None)
         self._broken.pop(event.task, None)
         self._tasks[event.task] = TaskLog(created, log.block_number, ())
-        self._marks[log.block_number] = log.block_hash
+        self._marks.add(log.block_number, log.block_hash)
 
     def _sort(
         self, logs: Sequence[Log], known: Mapping[Address, TaskLog]
@@ -268,7 +262,8 @@ class ChainSource:
         for task, log in taken.items():
             events = fresh.get(task, ())
             self._tasks[task] = replace(log, events=(*log.events, *events)) if events else log
-            self._marks |= {event.block_number: event.block_hash for event in events}
+            for event in events:
+                self._marks.add(event.block_number, event.block_hash)
         self._times, self._receipts = {}, {}
 
     def _troubles(
@@ -296,7 +291,7 @@ class ChainSource:
         told = [(log.emitter, log.log_index) for log in logs]
         if sorted(logged) != sorted(told):
             why = (
-                f"transaction 0x{transaction.hex()} logged {len(logged)} events by its receipt and {len(told)} by "
+                f"transaction {hex_of(transaction)} logged {len(logged)} events by its receipt and {len(told)} by "
                 "eth_getLogs, or others: the endpoint leaves out or makes up"
             )
             yield from ((task, why) for task in concerned)
@@ -320,7 +315,7 @@ class ChainSource:
 
     def _time(self, number: int) -> int:
         if number not in self._times:
-            found = self._block(number)
+            found = read_block(self._w3, number)
             if found is None:
                 raise LedgerError(f"block {number} is gone: the chain was reorganised while it was read")
             self._times[number] = found.time
@@ -329,23 +324,24 @@ class ChainSource:
     def _receipt(self, transaction: bytes) -> _Receipt:
         """What a transaction did by its receipt; asked for once, for its events follow one another."""
         if transaction not in self._receipts:
-            with self._asking, outside(f"reading the receipt of 0x{transaction.hex()}"):
-                found = self._w3.eth.get_transaction_receipt(HexStr("0x" + transaction.hex()))
-            self._receipts[transaction] = _read_receipt(found, transaction)
+            what = f"reading the receipt of {hex_of(transaction)}"
+            found = read_receipt(self._w3, transaction, what)
+            if found is None:
+                raise LedgerError(f"{what}: {name_of(self._w3)} has none")
+            logged = ((as_address(log["address"]), log["logIndex"]) for log in found["logs"])
+            self._receipts[transaction] = _Receipt(found["gasUsed"], frozenset(logged))
         return self._receipts[transaction]
 
     # Reorgs
 
     def _drop_reorged(self) -> None:
         """Forget everything after the newest block that was read and is still part of the chain."""
-        marks = sorted(self._marks)
-        stands = self._standing(marks)
-        if not marks or stands + 1 >= self._next:
+        stands = self._marks.drop_gone(self.block_hash, self._first - 1)
+        if stands is None:
             return
 
-        self._marks = {number: hash_ for number, hash_ in self._marks.items() if number <= stands}
         self._times, self._receipts = {}, {}
-        self._next = stands + 1
+        self._next = min(self._next, stands + 1)
         self._tasks = {
             task: replace(log, events=tuple(e for e in log.events if e.block_number <= stands))
             for task, log in self._tasks.items()
@@ -356,67 +352,7 @@ class ChainSource:
         known = self._tasks.keys() | self._uncreated.keys()
         self._broken = {task: why for task, why in self._broken.items() if task in known}
 
-    def _standing(self, marks: Sequence[int]) -> int:
-        """The newest of these blocks that is still what it was; a chain that changed did so from one block on."""
-        low, high = 0, len(marks)
-        middle = high - 1
-        while low < high:
-            number = marks[middle]
-            if self.block_hash(number) == self._marks[number]:
-                low = middle + 1
-            else:
-                high = middle
-            middle = (low + high) // 2
-        return marks[low - 1] if low else self._first - 1
-
-    # Blocks
-
-    def _head(self) -> _Block:
-        with self._asking, outside("reading the chain's head"):
-            found = self._w3.eth.get_block("latest")
-        return _read_block(found, "reading the chain's head")
-
-    def _block(self, number: int) -> _Block | None:
-        try:
-            with self._asking, outside(f"reading block {number}"):
-                found = self._w3.eth.get_block(number)
-        except LedgerError as error:
-            if isinstance(error.__cause__, BlockNotFound):
-                return None
-            raise
-        return _read_block(found, f"reading block {number}")
-
 
 def _created_by(log: Log) -> Address:
     assert isinstance(log.event, TaskCreated)
     return log.event.task
-
-
-def _place_of(log: Log) -> tuple[int, int]:
-    return log.block_number, log.log_index
-
-
-def _thinned(marks: dict[int, bytes]) -> dict[int, bytes]:
-    """Not more marks than are of use: every second one of the older half goes, once there are many."""
-    if len(marks) <= _MARKS:
-        return marks
-    numbers = sorted(marks)
-    half = len(numbers) // 2
-    return {number: marks[number] for number in (*numbers[:half:2], *numbers[half:])}
-
-
-def _read_block(block: Mapping[str, Any], what: str) -> _Block:
-    try:
-        return _Block(int(block["number"]), bytes(block["hash"]), int(block["timestamp"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise LedgerError(f"{what}: a malformed answer ({one_line(error)})") from None
-
-
-def _read_receipt(receipt: Mapping[str, Any], transaction: bytes) -> _Receipt:
-    try:
-        logged = frozenset((as_address(log["address"]), int(log["logIndex"])) for log in receipt["logs"])
-        return _Receipt(int(receipt["gasUsed"]), logged)
-    except (KeyError, TypeError, ValueError, AttributeError, ChainflError) as error:
-        raise LedgerError(
-            f"reading the receipt of 0x{transaction.hex()}: a malformed answer ({one_line(error)})"
-        ) from None

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from chainfl.api import schemas
 from chainfl.api.source import PlacedEvent
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import hex_of
 from chainfl.protocol.state import NO_SCORE, ZERO_DIGEST, Task
 from chainfl.types import WAD, Digest, Id, Phase
 
@@ -18,11 +19,6 @@ _PHASES: dict[Phase, schemas.PhaseName] = {
     Phase.CHALLENGE: "challenge",
     Phase.ENDED: "ended",
 }
-
-
-def hex_of(raw: bytes) -> str:
-    """Bytes as 0x and lower-case hex."""
-    return "0x" + raw.hex()
 
 
 def cid_of(digest: Digest | None) -> str | None:
@@ -55,9 +51,3 @@ def place(event: PlacedEvent) -> schemas.Place:
 def loss_of(head_score: int | None) -> float | None:
     """The committee's loss of the head as people read it."""
     return None if head_score is None or head_score == NO_SCORE else head_score / WAD
-
-
-def ether(wei: int) -> str:
-    """An amount for people: four digits of ether, or more where it is tiny."""
-    value = wei / 10**18
-    return f"{value:.4f} ETH" if value == 0 or value >= 0.0001 else f"{value:.2e} ETH"

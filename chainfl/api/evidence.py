@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from chainfl.api import schemas
-from chainfl.api.convert import hex_of, who
+from chainfl.api.convert import who
 from chainfl.audit.history import PlayedRound
 from chainfl.blobs import get_record
 from chainfl.codec import merkle
 from chainfl.codec.cid import Cid
 from chainfl.codec.merkle import LEAF_PARAMETERS
 from chainfl.codec.records import BlockNode
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import InputError, NotIndexedError
 from chainfl.execution import fetch, head_model_cid
 from chainfl.ports import BlobStore
@@ -126,5 +127,5 @@ def _wrong(
 
 
 def _leaf(path: schemas.MerklePath) -> proving.Leaf:
-    siblings = tuple(bytes.fromhex(each[2:]) for each in path.siblings)
-    return proving.Leaf(bytes.fromhex(path.leaf[2:]), siblings)
+    siblings = tuple(from_hex(each) for each in path.siblings)
+    return proving.Leaf(from_hex(path.leaf), siblings)

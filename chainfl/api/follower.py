@@ -12,14 +12,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from chainfl.api.convert import hex_of, phase_name
+from chainfl.api.convert import phase_name
 from chainfl.api.index import Index
 from chainfl.api.indexer import Row, TaskLine, fingerprint
 from chainfl.api.live import Change, Hub
-from chainfl.api.logs import one_line, traced
 from chainfl.api.source import EventSource, Snapshot, TaskLog
 from chainfl.audit.history import PlayedRound
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import ChainflError, StoreError
+from chainfl.logs import one_line, traced
 from chainfl.types import Address
 
 _log = logging.getLogger(__name__)
@@ -263,7 +264,7 @@ class Follower:
         if not due:
             return due
         try:
-            self._source.reread([Address(bytes.fromhex(name[2:])) for name in due])
+            self._source.reread([Address(from_hex(name)) for name in due])
         except Exception as error:
             for name in due:
                 self._note(name, f"it cannot be read anew: {one_line(error)}", is_new_try=True)

@@ -5,24 +5,28 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from typing import Any
 
 from chainfl.api import schemas
-from chainfl.api.convert import cid_of, hex_of, phase_name, place
-from chainfl.api.rounds import block_document, part_rows, placed, summary_of
+from chainfl.api.convert import cid_of, phase_name, place
+from chainfl.api.parts import part_rows
+from chainfl.api.past import Past
+from chainfl.api.rounds import block_document, summary_of
 from chainfl.api.source import PlacedEvent, TaskLog
+from chainfl.api.stakes import Stakes
 from chainfl.api.transactions import transactions
-from chainfl.audit.history import LoggedEvent, PlayedRound
+from chainfl.audit.history import PlayedRound, RoundCutter
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import VerificationError
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task
+from chainfl.protocol.term_table import TERMS, Term, Unit
 from chainfl.types import WAD, Address, Id, Outcome, Phase
 
 ROWS_PER_ROUND = 1_000_000
 """Rows that belong to a round are numbered from round times this."""
-KEPT_STATES = 16
-"""States kept of the past: each grows with the rounds before it, so one per round would grow with their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,70 +71,27 @@ class _Totals:
         return _Totals(*counters, self.paid, self.lies, Counter(self.outcomes), self.head_loss)
 
 
-class _Past:
-    """The task as it stood when each round began: a few states kept, evenly spread, the others folded from them."""
-
-    def __init__(self, created: Task) -> None:
-        """Round 1 begins with the task as it was created."""
-        self._states = {0: created.draft()}
-        self._starts = [0]
-        self._spacing = 1
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    @property
-    def states(self) -> int:
-        """How many states are kept."""
-        return len(self._states)
-
-    def add(self, start: int, state: Task) -> None:
-        """A round ended: the next one begins at event `start` with this state."""
-        index = len(self._starts)
-        self._starts.append(start)
-        if index % self._spacing == 0:
-            self._states[index] = state.draft()
-        if len(self._states) > KEPT_STATES:
-            self._spacing *= 2
-            self._states = {at: kept for at, kept in self._states.items() if at % self._spacing == 0}
-
-    def slice_of(self, index: int) -> slice:
-        """The events of a finished round, counted from 0."""
-        return slice(self._starts[index], self._starts[index + 1])
-
-    def before(self, index: int, log: Sequence[PlacedEvent]) -> Task:
-        """The state that a round began with, folded from the nearest one before it."""
-        nearest = index - index % self._spacing
-        task = self._states[nearest].draft()
-        for logged in log[self._starts[nearest] : self._starts[index]]:
-            fold(task, logged.event, logged.block_number)
-        task.events = []
-        return task
-
-
 class TaskLine:
     """A task's events and rounds so far. Only ever extended: after a reorg a new line is drawn."""
 
     def __init__(self, log: TaskLog) -> None:
         """Start at the task's creation, without any event."""
-        self.created, self.created_block = log.created, log.created_block
+        self.created = log.created
+        self.created_block = log.created_block
         self.events: list[PlacedEvent] = []
-        self.past = _Past(log.created)
-        self.now = log.created.draft()
-        self._before, self._held = log.created.draft(), list[LoggedEvent]()
+        self.past = Past(log.created)
+        self._cutter = RoundCutter(log.created, fold)
         self._totals = _Totals()
-        self._bonded, self._unbonding = Counter[Address](), Counter[Address]()
+        self._stakes = Stakes(log.created.address)
         self._claimed = Counter[str]()
         self._gas = 0
         self._last_end: bytes | None = None
         self._participants: dict[Id, str] = {}
 
     @property
-    def open_round(self) -> PlayedRound | None:
-        """The running round, once its draw has opened."""
-        if any(isinstance(logged.event, events.DrawOpened) for logged in self._held):
-            return PlayedRound(self._before.round.number, self._before, tuple(self._held), None)
-        return None
+    def now(self) -> Task:
+        """The task as it stands."""
+        return self._cutter.now
 
     def round(self, number: int) -> PlayedRound | None:
         """A round by its number."""
@@ -139,7 +100,7 @@ class TaskLine:
             ended = log[-1].event
             assert isinstance(ended, events.RoundEnded)
             return PlayedRound(number, self.past.before(number - 1, self.events), log, ended)
-        running = self.open_round
+        running = self._cutter.running
         return running if running is not None and running.number == number else None
 
     def is_continued_by(self, log: TaskLog) -> bool:
@@ -151,25 +112,35 @@ class TaskLine:
         """Take new events into account; answers every row that is new or has changed."""
         rows = list(self._event_rows(fresh))
         for logged in fresh:
-            self._check_possible(logged)
-            fold(self.now, logged.event, logged.block_number)
-            self.now.events = []
-            self.events.append(logged)
-            self._held.append(logged)
-            if isinstance(logged.event, events.RoundEnded):
-                played = PlayedRound(logged.event.round, self._before, tuple(self._held), logged.event)
-                rows += self._finish(played)
-                self.past.add(len(self.events), self.now)
-                self._before, self._held = self.now.draft(), []
+            rows += self._add(logged)
+
+        # The open round counts too, but only until more is known of it.
         totals = self._totals.copy()
-        running = self.open_round
+        running = self._cutter.running
         if running is not None:
-            block = block_document(running, self._last_end)
+            block = block_document(running, self.now, self._last_end)
             totals.add(block)
             rows += round_rows(block)
+
         rows += self._participant_rows(totals)
         rows.append(self._task_row(totals))
         return rows
+
+    def _add(self, logged: PlacedEvent) -> Iterator[Row]:
+        """Take one event into account; answers the rows of the round that it ends."""
+        self._check_possible(logged)
+        is_end = isinstance(logged.event, events.RoundEnded)
+        standing = self.now.draft() if is_end else self.now
+        played = self._cutter.add(logged)
+        self.events.append(logged)
+        if played is None:
+            return iter(())
+
+        self.past.add(len(self.events), self.now)
+        block = block_document(played, standing, self._last_end)
+        self._last_end = logged.transaction
+        self._totals.add(block)
+        return round_rows(block)
 
     def _check_possible(self, logged: PlacedEvent) -> None:
         """Refuse an event that no chain can bring at this place: one before it is missing, repeated or moved.
@@ -194,60 +165,24 @@ class TaskLine:
         if event.outcome is Outcome.FINAL and (round_.tally is None or round_.proposal is None):
             raise VerificationError(f"{where} makes a model head that was never tallied or proposed")
 
-    def _finish(self, played: PlayedRound) -> Iterator[Row]:
-        block = block_document(played, self._last_end)
-        self._last_end = placed(played)[-1].transaction
-        self._totals.add(block)
-        return round_rows(block)
-
     def _event_rows(self, fresh: Sequence[PlacedEvent]) -> Iterator[Row]:
-        first = len(self.events)
-        for number, logged in enumerate(fresh, first):
+        """A row for each event, for each change of a stake, and for each transaction."""
+        numbers = dict[bytes, int]()
+        for number, logged in enumerate(fresh, len(self.events)):
+            numbers.setdefault(logged.transaction, number)
             row = event_row(self.created.address, number, logged)
             yield Row("event", number, row.model_dump_json(), row.round, row.account, row.event)
-            change = self._stake_change(logged)
+            change = self._stakes.change(logged)
             if change is not None:
                 yield Row("stake", number, change.model_dump_json(), None, change.account, change.change)
             if isinstance(logged.event, events.Claimed):
                 self._claimed[hex_of(logged.event.account)] += logged.event.amount
-        numbers = {logged.transaction: number for number, logged in reversed(list(enumerate(fresh, first)))}
+
+        # A transaction has the number of its first event.
         for one in transactions(self.created.address, fresh):
             self._gas += one.gas
-            number = numbers[bytes.fromhex(one.place.transaction[2:])]
+            number = numbers[from_hex(one.place.transaction)]
             yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
-
-    def _stake_change(self, logged: PlacedEvent) -> schemas.StakeChange | None:
-        event, bonded, unbonding = logged.event, self._bonded, self._unbonding
-        name: schemas.StakeMove
-        if isinstance(event, events.Allocated):
-            name, amount = "allocated", event.amount
-            bonded[event.account] += amount
-        elif isinstance(event, events.Deallocated):
-            name, amount = "deallocated", event.amount
-            bonded[event.account] -= amount
-            unbonding[event.account] += amount
-        elif isinstance(event, events.Released):
-            name, amount = "released", event.amount
-            unbonding[event.account] -= amount
-        elif isinstance(event, events.Slashed):
-            name, amount = "slashed", event.from_bonded + event.from_unbonding
-            bonded[event.account] -= event.from_bonded
-            unbonding[event.account] -= event.from_unbonding
-        elif isinstance(event, events.PoolClosed):
-            name, amount = "pool-closed", event.returned
-            bonded[event.account] += amount
-            unbonding[event.account] = 0
-        else:
-            return None
-        return schemas.StakeChange(
-            task=hex_of(self.created.address),
-            account=hex_of(event.account),
-            change=name,
-            amount=str(amount),
-            bonded=str(bonded[event.account]),
-            unbonding=str(unbonding[event.account]),
-            place=place(logged),
-        )
 
     def _participant_rows(self, totals: _Totals) -> Iterator[Row]:
         """Only participants whose document has changed."""
@@ -261,8 +196,8 @@ class TaskLine:
                 enrolled=account.is_enrolled,
                 weight=account.weight,
                 active_from=account.active_from,
-                bonded=str(self._bonded[account.address]),
-                unbonding=str(self._unbonding[account.address]),
+                bonded=str(self._stakes.bonded[account.address]),
+                unbonding=str(self._stakes.unbonding[account.address]),
                 earned=str(totals.earned[name]),
                 claimed=str(self._claimed[name]),
                 slashed=str(totals.slashed[name]),
@@ -356,41 +291,32 @@ def _plain(value: object) -> object:
 
 
 def terms_of(task: Task) -> schemas.Terms:
-    """A task's frozen terms."""
+    """A task's frozen terms: those with a field of their own as the table of terms has them, the others in groups."""
     c = task.config
     phases = ("train", "reveal", "score", "tally", "propose", "challenge")
     parts = {"workers": c.workers_part, "committee": c.committee_part}
     parts["miner"] = WAD - sum(parts.values())
     slashes = {"lie": c.lie_slash, "liveness": c.liveness_slash, "no_reveal": c.no_reveal_slash}
-    return schemas.Terms(
-        rule=c.rule.name_text,
-        statistic=c.statistic.name.lower(),
-        beta=str(c.beta),
-        alpha=str(c.alpha),
-        tolerated=c.tolerated,
-        selected=c.selected,
-        keep=str(c.keep),
-        by_samples=c.by_samples,
-        unique_roots=c.unique_roots,
-        committee_size=c.committee_size,
-        redraw_every=c.redraw_every,
-        min_updates=c.min_updates,
-        max_updates=c.max_updates,
-        max_samples=c.max_samples,
-        rounds=c.rounds,
-        target=str(c.target),
-        min_stake=str(c.min_stake),
-        caller_fee=str(c.caller_fee),
-        seconds={name: getattr(c, f"{name}_seconds") for name in phases},
-        parts={name: part / WAD for name, part in parts.items()},
-        slashes={name: part / WAD for name, part in slashes.items()},
-        dimension=c.dimension,
-        depth=c.depth,
-        scale=c.scale,
-        manifest=str(Cid.dag_cbor(c.manifest)),
-        first_root=hex_of(c.first_root),
-        first_model=str(Cid.dag_cbor(c.first_model)),
-    )
+
+    own = [term for term in TERMS if term.name in schemas.Terms.model_fields]
+    plain = {term.name: _plain_term(term, getattr(c, term.name)) for term in own}
+    groups = {
+        "seconds": {name: getattr(c, f"{name}_seconds") for name in phases},
+        "parts": {name: part / WAD for name, part in parts.items()},
+        "slashes": {name: part / WAD for name, part in slashes.items()},
+        "manifest": str(Cid.dag_cbor(c.manifest)),
+        "first_model": str(Cid.dag_cbor(c.first_model)),
+    }
+    return schemas.Terms.model_validate(plain | groups)
+
+
+def _plain_term(term: Term, value: Any) -> object:
+    """A term as JSON holds it; fractions and money as text, for JSON numbers round."""
+    if term.unit is Unit.DIGEST:
+        return hex_of(value)
+    if term.unit is Unit.NAME:
+        return value.name.lower().replace("_", "-")
+    return str(value) if term.unit in (Unit.WAD, Unit.WEI) else value
 
 
 def fingerprint(played: PlayedRound) -> str:
@@ -400,4 +326,4 @@ def fingerprint(played: PlayedRound) -> str:
         assert isinstance(logged, PlacedEvent)
         seal.update(logged.block_hash + logged.log_index.to_bytes(8, "big"))
         seal.update(repr(logged.event).encode())
-    return "0x" + seal.hexdigest()
+    return hex_of(seal.digest())

@@ -12,12 +12,12 @@ from chainfl.api.clients import Share
 from chainfl.api.evidence import evidence_of
 from chainfl.api.follower import Follower
 from chainfl.api.index import Index, KeptAudit
-from chainfl.api.logs import one_line, traced
 from chainfl.api.rounds import OUTCOMES
 from chainfl.api.source import EventSource
 from chainfl.audit.challenge import find_lie
 from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import CHECKS, Finding, Verdict, worst
+from chainfl.codec.text import hex_of
 from chainfl.errors import (
     BusyError,
     ChainflError,
@@ -27,6 +27,7 @@ from chainfl.errors import (
     VerificationError,
 )
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
+from chainfl.logs import one_line, traced
 from chainfl.ports import BlobStore
 from chainfl.protocol.events import UpdateRevealed
 from chainfl.types import Outcome, Phase
@@ -233,7 +234,7 @@ class Auditor:
             position=lie.position,
             expected=lie.expected,
             found=lie.found,
-            evidence="0x" + lie.evidence.to_bytes().hex(),
+            evidence=hex_of(lie.evidence.to_bytes()),
         )
 
     def _check_index(self, task: str, number: int) -> schemas.Finding:

@@ -8,7 +8,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from chainfl.api.logs import one_line, traced
 from chainfl.api.schemas import Problem
 from chainfl.errors import (
     ChainflError,
@@ -21,6 +20,7 @@ from chainfl.errors import (
     ToolMissingError,
     VerificationError,
 )
+from chainfl.logs import one_line, traced
 
 _log = logging.getLogger(__name__)
 

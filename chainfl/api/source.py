@@ -4,18 +4,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from chainfl.audit.history import LoggedEvent
+from chainfl.chain.log import ChainEvent
 from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedEvent(LoggedEvent):
-    """An event and everything about the transaction that made it."""
+class PlacedEvent(ChainEvent):
+    """An event, its place, its block's time and what its transaction used."""
 
-    block_hash: bytes
-    transaction: bytes
-    log_index: int
     time: int
     gas: int
 

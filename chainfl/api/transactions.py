@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from chainfl.api import schemas
-from chainfl.api.convert import hex_of, place
+from chainfl.api.convert import place
 from chainfl.api.source import PlacedEvent
+from chainfl.codec.text import hex_of
 from chainfl.types import Address
 
 _TELLING = (

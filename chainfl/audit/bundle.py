@@ -9,13 +9,12 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO, ClassVar, Protocol, TypeVar
+from typing import BinaryIO, ClassVar, TypeVar
 
-from chainfl.audit.history import PlayedRound
 from chainfl.codec import car, rlp
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.records import (
@@ -23,9 +22,7 @@ from chainfl.codec.records import (
     NODE,
     ROOT,
     UINT64,
-    BlockNode,
     Entry,
-    ModelNode,
     Record,
     Shapes,
     exactly,
@@ -43,8 +40,7 @@ from chainfl.errors import (
     StoreFullError,
     WrongBytesError,
 )
-from chainfl.protocol.state import ZERO_DIGEST, Task
-from chainfl.types import Address, Digest, Outcome
+from chainfl.types import Address, Digest
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -53,18 +49,6 @@ LISTS = (*EVIDENCE, "blobs", "missing")
 PAGE_ITEMS = 1 << 14
 MAX_PAGES = 1 << 6
 """So a bundle lists at most 2^20 of each, and its table of contents fits in memory."""
-
-
-class Taker(Protocol):
-    """Is told of every blob that a round needs."""
-
-    def record(self, cid: Cid) -> bytes | None:
-        """Hand over a record's bytes, None where they are not to be had."""
-        ...
-
-    def chunks(self, model: Cid, chunks: Sequence[Cid]) -> None:
-        """Take the bytes of a model."""
-        ...
 
 
 def _any_link(value: object, path: str) -> Cid:
@@ -137,43 +121,6 @@ class BundleNode(Record):
     def pages(self) -> dict[str, tuple[Cid, ...]]:
         """The pages of each list, in the file's order."""
         return {name: getattr(self, name) for name in LISTS}
-
-
-# Which blobs
-
-
-def walk_round(played: PlayedRound, take: Taker) -> None:
-    """Take every blob that redoing a settled round needs: head, revealed updates, and the block with its model."""
-    task = played.standing()
-    if task.head_block == ZERO_DIGEST:
-        _walk_model(task, Cid.dag_cbor(task.config.first_model), task.head_root, take)
-    else:
-        _walk_block(task, task.head_block, task.head_root, take)
-    for id_ in sorted(task.round.updates):
-        update = task.round.updates[id_]
-        if update.revealed is not None:
-            _walk_model(task, Cid.dag_cbor(update.revealed.cid), update.revealed.root, take)
-    proposal = task.round.proposal
-    if proposal is not None and played.outcome is not Outcome.VOID:
-        _walk_block(task, proposal.block, proposal.model_root, take)
-
-
-def _walk_block(task: Task, digest: Digest, root: Digest, take: Taker) -> None:
-    data = take.record(Cid.dag_cbor(digest))
-    if data is not None:
-        with suppress(RecordError):  # a bad record is evidence too: the audit says what is wrong with it
-            _walk_model(task, BlockNode.decode(data).model, root, take)
-
-
-def _walk_model(task: Task, cid: Cid, root: Digest, take: Taker) -> None:
-    """Only a model of the task's size is followed, whatever its node claims."""
-    data = take.record(cid)
-    if data is None:
-        return
-    with suppress(RecordError):
-        node = ModelNode.decode(data)
-        if (node.d, node.s, node.root) == (task.config.dimension, task.config.scale, root):
-            take.chunks(cid, node.chunks)
 
 
 # Writing

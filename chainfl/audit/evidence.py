@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from chainfl.audit.history import LoggedEvent
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.header import mix_hash
+from chainfl.codec.text import hex_of
 from chainfl.errors import BundleError, LedgerError, ProofError, RlpError
+from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import Event, TaskCreated
 from chainfl.types import Address, Digest
 
@@ -92,7 +93,7 @@ def follow_headers(
         raise BundleError(f"headers end at block {number - 1}, expected {last}")
     if before.hash != trusted:
         raise BundleError(
-            f"header of block {last}: its hash is {_hex(before.hash)}, expected {_hex(trusted)}"
+            f"header of block {last}: its hash is {hex_of(before.hash)}, expected {hex_of(trusted)}"
         )
     return ProvenChain(first, bytes(mix_hashes), before.state_root, tuple(with_events))
 
@@ -127,7 +128,7 @@ def read_accounts(encoded: Iterable[bytes], state_root: Digest) -> dict[Address,
         with _naming(f"account {place}"):
             address, proof, code = rlp.decode_list(data)
             account = Address(rlp.as_bytes(address))
-        with _naming(f"account {_hex(account)}"):
+        with _naming(f"account {hex_of(account)}"):
             nodes = [rlp.as_bytes(node) for node in rlp.as_list(proof)]
             state = rlp.decode_list(trie.look_up(state_root, keccak256(account), nodes))
             if keccak256(rlp.as_bytes(code)) != state[3]:
@@ -148,7 +149,9 @@ def read_logs(header: Header, encoded: bytes) -> Iterator[Log]:
         receipts = rlp.decode_strings(encoded, MAX_RECEIPTS)
         found = trie.ordered_root(receipts)
         if found != header.receipts_root:
-            raise BundleError(f"their root is {_hex(found)}, the header says {_hex(header.receipts_root)}")
+            raise BundleError(
+                f"their root is {hex_of(found)}, the header says {hex_of(header.receipts_root)}"
+            )
         logs = [log for receipt in receipts for log in _logs_of(receipt)]
     yield from logs
 
@@ -179,7 +182,9 @@ def read_history(
     if next(receipts, None) is not None:
         raise BundleError("receipts: there are more than the headers ask for")
     if created is None:
-        raise BundleError(f"factory {_hex(factory)} did not create task {_hex(task)} in block {chain.first}")
+        raise BundleError(
+            f"factory {hex_of(factory)} did not create task {hex_of(task)} in block {chain.first}"
+        )
     return created, log
 
 
@@ -189,7 +194,7 @@ def _next_header(data: bytes, number: int, before: Header | None) -> Header:
         raise BundleError(f"it says that its number is {header.number}")
     if before is not None and header.parent != before.hash:
         raise BundleError(
-            f"its parent is {_hex(header.parent)}, the header before it hashes to {_hex(before.hash)}"
+            f"its parent is {hex_of(header.parent)}, the header before it hashes to {hex_of(before.hash)}"
         )
     return header
 
@@ -215,7 +220,3 @@ def _naming(what: str) -> Iterator[None]:
         yield
     except (BundleError, RlpError, ProofError, LedgerError, ValueError, IndexError) as error:
         raise BundleError(f"{what}: {error}") from error
-
-
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()

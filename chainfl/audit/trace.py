@@ -30,7 +30,8 @@ def trace_of(
 
 def trace_round(played: PlayedRound) -> dict[str, object]:
     """One round: seed, stakes, who acted in each phase, every vouch, each attempt's outcome, the model's root."""
-    standing, round_ = played.standing(), played.standing().round
+    standing = played.standing()
+    round_ = standing.round
     log = [logged.event for logged in played.events]
     drawn = next((e for e in log if isinstance(e, events.Drawn)), None)
     return {

@@ -19,7 +19,6 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import squared_distances
-from chainfl.protocol.fold import take
 from chainfl.protocol.round import draw_for
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
@@ -75,7 +74,8 @@ CHECKS = (
 
 def check_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> Iterator[Finding]:
     """All checks of one round, in order. A round that ended before its tally has fewer."""
-    standing, get = played.standing(), FetchOnce()
+    standing = played.standing()
+    get = FetchOnce()
     yield _draw(played, mix_hash)
     yield _commitments(played, standing)
     yield _update_roots(standing, store, get)
@@ -85,7 +85,7 @@ def check_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> Ite
         yield _model_root(standing, store, get)
         yield _block_record(standing, store, get)
     if played.ended is not None:
-        yield _rewards(played)
+        yield _rewards(played, standing)
         yield _head(played, standing)
 
 
@@ -105,14 +105,10 @@ def verify_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> No
 
 def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
     """1. The roles are what seed and stakes give, and the seed is from the block that the opening named."""
-    task = played.before.draft()
-    for logged in played.events:
-        if isinstance(logged.event, events.Drawn):
-            break
-        take(task, logged.event, logged.block_number)
-    else:
+    drawn = next((e.event for e in played.events if isinstance(e.event, events.Drawn)), None)
+    if drawn is None:
         return _finding(1, "a draw", "none yet", Verdict.UNAVAILABLE)
-    drawn = logged.event
+    task = played.before_draw()
     roles = draw_for(task, drawn.seed)
     found = (drawn.committee, drawn.proposers, drawn.workers if drawn.limited else None)
     expected = (roles.committee, roles.proposers, roles.workers)
@@ -252,11 +248,11 @@ def _differences(one: BlockNode, other: BlockNode) -> str:
     return ", ".join(f"{name} = {getattr(one, name)!r}" for name in names)
 
 
-def _rewards(played: PlayedRound) -> Finding:
+def _rewards(played: PlayedRound, standing: Task) -> Finding:
     """10. Workers, committee and miner were credited what the rules give."""
     ended = played.ended
     assert ended is not None
-    redone = played.standing()
+    redone = standing.draft()
     expected = settle(redone, ended.outcome)
     found = (ended.workers_paid, ended.committee_paid, ended.miner_paid)
     due = _credits(redone.events)

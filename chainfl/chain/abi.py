@@ -15,7 +15,8 @@ from eth_abi.exceptions import DecodingError
 
 from chainfl.artifacts import load
 from chainfl.codec.commitments import keccak256
-from chainfl.errors import InputError, LedgerError, ProtocolError
+from chainfl.codec.text import hex_of, parse_hex
+from chainfl.errors import LedgerError, ProtocolError
 from chainfl.protocol import errors, events
 from chainfl.types import Address
 
@@ -62,13 +63,7 @@ def as_address(text: str) -> Address:
     Raises:
         InputError: it is something else.
     """
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 20:
-        raise InputError(f"{text!r:.100} is not an address: 0x and 40 hex digits are expected")
-    return Address(raw)
+    return Address(parse_hex(text, 20, "an address"))
 
 
 def type_name(item: Mapping[str, Any]) -> str:
@@ -188,9 +183,9 @@ def decode_revert(data: bytes) -> ProtocolError:
     """The refusal behind a revert, in our words."""
     known = _error_forms().get(data[:4])
     if known is None:
-        return ProtocolError(f"the contract refused: 0x{data.hex() or ' (no reason given)'}")
+        return ProtocolError(f"the contract refused: {hex_of(data) if data else 'no reason given'}")
     kind, inputs = known
     try:
         return kind(*_decoded(inputs, data[4:], "a refusal"))
     except LedgerError:
-        return ProtocolError(f"the contract refused with a malformed {kind.solidity_name()}: 0x{data.hex()}")
+        return ProtocolError(f"the contract refused with a malformed {kind.solidity_name()}: {hex_of(data)}")

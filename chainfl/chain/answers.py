@@ -1,4 +1,4 @@
-"""What an endpoint answers, checked before anything is built on it: blocks, logs, receipts, numbers.
+"""What an endpoint answers, checked before anything is built on it: blocks, receipts, numbers.
 
 Each value has the form that Ethereum's JSON-RPC gives it, belongs to what was asked for, and is in order; anything else
 is a LedgerError that names the endpoint and the field.
@@ -13,12 +13,12 @@ from hexbytes import HexBytes
 from web3 import Web3
 from web3.types import RPCEndpoint, TxReceipt
 
-from chainfl.chain.rpc import BadAnswerError, name_of, outside, printable
+from chainfl.chain.rpc import BadAnswerError, RefusedError, name_of, outside, printable
+from chainfl.codec.text import hex_of
 from chainfl.errors import LedgerError
-from chainfl.types import Address, Digest
+from chainfl.types import Digest
 
 Which = int | Literal["latest", "pending"]
-_MOST_TOPICS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +32,18 @@ class Block:
     base_fee: int
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """What a contract told, and where it stands."""
-
-    topics: tuple[bytes, ...]
-    data: bytes
-    block_number: int
-    block_hash: Digest
-    transaction: Digest
-    index: int
-
-
 def ask(w3: Web3, method: str, params: Sequence[object], what: str = "") -> Any:
     """The raw result of a call, None included; `what` it is for stands before what went wrong."""
     what = what or f"asking for {method}"
     with outside(what):
-        answer = cast(Mapping[str, Any], w3.provider.make_request(RPCEndpoint(method), list(params)))
+        # Straight to the provider: web3's own checks and formatters take a millisecond for each address of a filter.
+        answer: object = w3.provider.make_request(RPCEndpoint(method), list(params))
+        if not isinstance(answer, Mapping):
+            raise BadAnswerError("answers with something that is no JSON-RPC answer")
     error = answer.get("error")
     if error is not None:
-        message = error.get("message") if isinstance(error, Mapping) else error
-        raise LedgerError(f"{what}: {name_of(w3)} says: {printable(message)}")
+        message = printable(error.get("message") if isinstance(error, Mapping) else error)
+        raise LedgerError(f"{what}: {name_of(w3)} says: {message}") from RefusedError(message)
     return answer.get("result")
 
 
@@ -90,57 +81,12 @@ def read_head(w3: Web3) -> Block:
     return block
 
 
-def read_logs(w3: Web3, emitter: Address, first: int, last: int) -> list[Log]:
-    """What a contract told in these blocks, in the order of the chain."""
-    wanted = {"address": "0x" + emitter.hex(), "fromBlock": hex(first), "toBlock": hex(last)}
-    what = f"reading events of blocks {first} to {last}"
-    answer = ask(w3, "eth_getLogs", [wanted], what)
-    with _read(w3, what):
-        if not isinstance(answer, list):
-            raise BadAnswerError("answers with something that is no list of logs")
-        logs = [_log(each, emitter) for each in answer]
-        _expect_order(logs, first, last)
-    return logs
-
-
-def _log(answer: Mapping[str, Any], emitter: Address) -> Log:
-    if octets(answer["address"], 20) != emitter:
-        raise BadAnswerError(f"answers with a log of {printable(answer['address'])}, which was not asked for")
-    if answer.get("removed", False) is not False:
-        raise BadAnswerError("answers with a log that was removed from the chain")
-    topics = answer["topics"]
-    if not isinstance(topics, list) or len(topics) > _MOST_TOPICS:
-        raise BadAnswerError("answers with a log of too many topics")
-    return Log(
-        tuple(octets(topic, 32) for topic in topics),
-        octets(answer["data"]),
-        quantity(answer["blockNumber"]),
-        octets(answer["blockHash"], 32),
-        octets(answer["transactionHash"], 32),
-        quantity(answer["logIndex"]),
-    )
-
-
-def _expect_order(logs: Sequence[Log], first: int, last: int) -> None:
-    """Within the blocks asked for, one after the other, one hash to a block."""
-    before: Log | None = None
-    for log in logs:
-        if not first <= log.block_number <= last:
-            raise BadAnswerError(f"answers with a log of block {log.block_number}, outside {first} to {last}")
-        if before is not None:
-            if (before.block_number, before.index) >= (log.block_number, log.index):
-                raise BadAnswerError(f"answers with logs of block {log.block_number} twice or out of order")
-            if before.block_number == log.block_number and before.block_hash != log.block_hash:
-                raise BadAnswerError(f"answers with two hashes of block {log.block_number}")
-        before = log
-
-
-def read_receipt(w3: Web3, transaction: bytes) -> TxReceipt | None:
+def read_receipt(w3: Web3, transaction: bytes, what: str = "waiting for a receipt") -> TxReceipt | None:
     """The receipt of this very transaction, None where it is not mined."""
-    answer = ask(w3, "eth_getTransactionReceipt", ["0x" + transaction.hex()], "waiting for a receipt")
+    answer = ask(w3, "eth_getTransactionReceipt", [hex_of(transaction)], what)
     if answer is None:
         return None
-    with _read(w3, "waiting for a receipt"):
+    with _read(w3, what):
         if octets(answer["transactionHash"], 32) != transaction:
             raise BadAnswerError("answers with the receipt of another transaction")
         status, made = quantity(answer["status"]), answer.get("contractAddress")
@@ -151,6 +97,7 @@ def read_receipt(w3: Web3, transaction: bytes) -> TxReceipt | None:
                 "address": Web3.to_checksum_address(octets(log["address"], 20)),
                 "topics": [HexBytes(octets(topic, 32)) for topic in log["topics"]],
                 "data": HexBytes(octets(log["data"])),
+                "logIndex": quantity(log["logIndex"]),
             }
             for log in answer["logs"]
         ]
@@ -175,7 +122,7 @@ def stands(w3: Web3, receipt: TxReceipt) -> bool:
     with _read(w3, what):
         if octets(answer["hash"], 32) != receipt["blockHash"]:
             return False
-        return "0x" + bytes(receipt["transactionHash"]).hex() in answer["transactions"]
+        return hex_of(receipt["transactionHash"]) in answer["transactions"]
 
 
 @contextmanager

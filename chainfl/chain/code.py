@@ -14,6 +14,7 @@ from eth_abi.exceptions import DecodingError
 
 from chainfl.artifacts import load
 from chainfl.chain.abi import as_address, functions
+from chainfl.codec.text import hex_of
 from chainfl.errors import VerificationError
 from chainfl.types import Address, Rule, Statistic, TaskConfig
 
@@ -127,11 +128,11 @@ def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
     factory = Address(word[-20:])
     words = _expect_immutables("TaskFactory", _fill("TaskFactory", factory, code_of), 4)
     if not {bytes(12) + made.registry, bytes(12) + made.implementation} <= words:
-        raise VerificationError(f"factory {_hex(factory)} makes its tasks with another registry or code")
+        raise VerificationError(f"factory {hex_of(factory)} makes its tasks with another registry or code")
     libraries = found["TrainingTask"].libraries
     for name, at in libraries.items():
         if _expect_immutables(name, _fill(name, at, code_of), 1) != {bytes(12) + at}:
-            raise VerificationError(f"{name} {_hex(at)}: it does not know its own address")
+            raise VerificationError(f"{name} {hex_of(at)}: it does not know its own address")
     return Contracts(task, made, factory, libraries)
 
 
@@ -161,7 +162,7 @@ def _fill(name: str, at: Address, code_of: CodeOf) -> Fill:
     try:
         return fill_of(name, code_of(at))
     except VerificationError as error:
-        raise VerificationError(f"{name} {_hex(at)}: {error}") from error
+        raise VerificationError(f"{name} {hex_of(at)}: {error}") from error
 
 
 def _expect_immutables(name: str, fill: Fill, most: int) -> frozenset[bytes]:
@@ -195,7 +196,3 @@ def _pushed_words(code: bytes) -> Iterator[tuple[int, bytes]]:
         if size == 32:
             yield at + 1, code[at + 1 : at + 33]
         at += 1 + size
-
-
-def _hex(address: Address) -> str:
-    return "0x" + address.hex()

@@ -14,7 +14,6 @@ from typing import Any
 
 from eth_abi.abi import encode as abi_encode
 from eth_utils.address import to_checksum_address
-from rlp import encode as rlp_encode  # type: ignore[import-untyped]
 from web3 import Web3
 
 from chainfl.artifacts import load
@@ -24,8 +23,9 @@ from chainfl.chain.randomness import check_randomness
 from chainfl.chain.reader import read_call
 from chainfl.chain.rpc import check_chain, outside
 from chainfl.chain.send import Sender, checksum
-from chainfl.codec import plain_json
+from chainfl.codec import plain_json, rlp
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.text import GWEI
 from chainfl.errors import InputError, LedgerError
 from chainfl.types import Address, OnProgress
 
@@ -266,8 +266,7 @@ def _deploy_step(
 
 def created_address(sender: Address, nonce: int) -> Address:
     """Where a contract lands that this sender creates under this nonce."""
-    number = nonce.to_bytes((nonce.bit_length() + 7) // 8, "big")
-    return Address(keccak256(rlp_encode([bytes(sender), number]))[12:])
+    return Address(keccak256(rlp.encode([bytes(sender), rlp.encode_int(nonce)]))[12:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,7 @@ def cost_of_deployment(w3: Web3, names: Sequence[str] | None = None) -> Cost:
             gas += 64_000 + 200 * sum(map(_runtime_bytes, ("StakeRegistry", "TrainingTask")))
     with outside("reading the base fee"):
         base = int(w3.eth.get_block("latest").get("baseFeePerGas", 0))
-    return Cost(gas, gas * (2 * base + 10**9))
+    return Cost(gas, gas * (2 * base + GWEI))
 
 
 def _runtime_bytes(name: str) -> int:

@@ -16,6 +16,7 @@ from chainfl.chain.rpc import HttpRpc, has_answered, outside, printable
 from chainfl.chain.send import checksum
 from chainfl.codec import rlp, trie
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import LedgerError
 from chainfl.types import Address, Digest
 
@@ -41,7 +42,7 @@ def place_of(w3: Web3, block: int | None) -> Place:
     """A block of the chain, the newest where none is named."""
     answer = _ask(w3, "eth_getBlockByNumber", ["latest" if block is None else hex(block), False])
     with outside("reading a block"):
-        return Place(int(answer["number"], 16), _data(answer["hash"]))
+        return Place(int(answer["number"], 16), from_hex(answer["hash"]))
 
 
 def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: int) -> int:
@@ -51,7 +52,7 @@ def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: 
         LedgerError: not between these blocks.
     """
     span = _SPAN
-    topics = [_hex(_TASK_CREATED), None, _hex(bytes(12) + task)]
+    topics = [hex_of(_TASK_CREATED), None, hex_of(bytes(12) + task)]
     while first <= last:
         until = min(first + span - 1, last)
         wanted = {
@@ -78,14 +79,14 @@ def read_code(w3: Web3, address: Address, block: int) -> bytes:
     """The code at an address."""
     answer = _ask(w3, "eth_getCode", [checksum(address), hex(block)])
     with outside("reading a contract's code"):
-        return _data(answer)
+        return from_hex(answer)
 
 
 def prove_account(w3: Web3, address: Address, code: bytes, block: int) -> bytes:
     """An account's code and the proof that it has it: `[address, [nodes], code]`."""
     answer = _ask(w3, "eth_getProof", [checksum(address), [], hex(block)])
     with outside("reading an account's proof"):
-        return rlp.encode([address, [_data(node) for node in answer["accountProof"]], code])
+        return rlp.encode([address, [from_hex(node) for node in answer["accountProof"]], code])
 
 
 def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
@@ -114,9 +115,9 @@ def read_header(w3: Web3, number: int) -> bytes | None:
 
 def _as_hashed(w3: Web3, number: int, block: Json) -> bytes:
     with outside(f"header of block {number}"):
-        data, hash_ = encode_header(block), _data(block["hash"])
+        data, hash_ = encode_header(block), from_hex(block["hash"])
         if keccak256(data) != hash_:
-            data = _data(_ask_raw(w3, "debug_getRawHeader", number) or "")
+            data = from_hex(_ask_raw(w3, "debug_getRawHeader", number) or "")
     if keccak256(data) != hash_:
         raise LedgerError(f"header of block {number}: {_UNKNOWN_FORM}")
     return data
@@ -134,7 +135,7 @@ def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
         with outside(f"receipts of block {number}"):
             found = [encode_receipt(receipt) for receipt in answer]
             if trie.ordered_root(found) != root:
-                found = [_data(raw) for raw in _ask_raw(w3, "debug_getRawReceipts", number) or ()]
+                found = [from_hex(raw) for raw in _ask_raw(w3, "debug_getRawReceipts", number) or ()]
         if trie.ordered_root(found) != root:
             raise LedgerError(f"receipts of block {number}: {_UNKNOWN_FORM}")
         yield rlp.encode(found)
@@ -157,12 +158,18 @@ def encode_receipt(receipt: Json) -> bytes:
         LedgerError: a field is missing or no hexadecimal text.
     """
     with _reading("a receipt"):
-        outcome = _number(receipt["status"]) if "status" in receipt else _data(receipt["root"])
+        outcome = _number(receipt["status"]) if "status" in receipt else from_hex(receipt["root"])
         logs: rlp.Value = [
-            [_data(log["address"]), [_data(topic) for topic in log["topics"]], _data(log["data"])]
+            [
+                from_hex(log["address"]),
+                [from_hex(topic) for topic in log["topics"]],
+                from_hex(log["data"]),
+            ]
             for log in receipt["logs"]
         ]
-        body = rlp.encode([outcome, _number(receipt["cumulativeGasUsed"]), _data(receipt["logsBloom"]), logs])
+        body = rlp.encode(
+            [outcome, _number(receipt["cumulativeGasUsed"]), from_hex(receipt["logsBloom"]), logs]
+        )
         return rlp.encode_int(int(receipt.get("type") or "0x0", 16)) + body
 
 
@@ -217,38 +224,30 @@ def _result(answer: RPCResponse, method: str) -> Any:
     return answer["result"]
 
 
-def _data(text: str) -> bytes:
-    return bytes.fromhex(text.removeprefix("0x"))
-
-
 def _number(text: str) -> bytes:
     return rlp.encode_int(int(text, 16))
 
 
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()
-
-
 _HEADER: tuple[tuple[str, Callable[[str], bytes]], ...] = (
-    ("parentHash", _data),
-    ("sha3Uncles", _data),
-    ("miner", _data),
-    ("stateRoot", _data),
-    ("transactionsRoot", _data),
-    ("receiptsRoot", _data),
-    ("logsBloom", _data),
+    ("parentHash", from_hex),
+    ("sha3Uncles", from_hex),
+    ("miner", from_hex),
+    ("stateRoot", from_hex),
+    ("transactionsRoot", from_hex),
+    ("receiptsRoot", from_hex),
+    ("logsBloom", from_hex),
     ("difficulty", _number),
     ("number", _number),
     ("gasLimit", _number),
     ("gasUsed", _number),
     ("timestamp", _number),
-    ("extraData", _data),
-    ("mixHash", _data),
-    ("nonce", _data),
+    ("extraData", from_hex),
+    ("mixHash", from_hex),
+    ("nonce", from_hex),
     ("baseFeePerGas", _number),
-    ("withdrawalsRoot", _data),
+    ("withdrawalsRoot", from_hex),
     ("blobGasUsed", _number),
     ("excessBlobGas", _number),
-    ("parentBeaconBlockRoot", _data),
-    ("requestsHash", _data),
+    ("parentBeaconBlockRoot", from_hex),
+    ("requestsHash", from_hex),
 )

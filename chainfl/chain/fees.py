@@ -11,9 +11,9 @@ from web3 import Web3
 
 from chainfl.chain.answers import ask, quantity, read_head, read_number
 from chainfl.chain.rpc import BadAnswerError
+from chainfl.codec.text import GWEI
 from chainfl.errors import LedgerError
 
-GWEI = 10**9
 MAX_FEE_GWEI, MAX_PRIORITY_FEE_GWEI = 300, 10
 MOST_GAS = 2**24
 """What one transaction may use at most (EIP-7825)."""

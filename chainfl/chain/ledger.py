@@ -13,6 +13,7 @@ from chainfl.chain.evidence import read_header
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import outside
 from chainfl.chain.send import Sender
+from chainfl.codec.text import hex_of
 from chainfl.errors import LedgerError
 from chainfl.protocol.errors import DrawTooEarlyError
 from chainfl.protocol.events import Claimed
@@ -172,6 +173,6 @@ class ChainLedger:
         newest = takewhile(lambda one: one.block_number >= receipt["blockNumber"], reversed(self.reader.log))
         if not any(one.transaction == self._last for one in newest):
             raise LedgerError(
-                f"{name}: the endpoint says that transaction 0x{self._last.hex()} was mined in block "
+                f"{name}: the endpoint says that transaction {hex_of(self._last)} was mined in block "
                 f"{receipt['blockNumber']}, but the task tells nothing of it: looking again"
             )

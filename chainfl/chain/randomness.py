@@ -14,6 +14,7 @@ from web3.types import RPCEndpoint
 from chainfl.chain.evidence import encode_header
 from chainfl.chain.rpc import outside
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.text import from_hex, hex_of
 from chainfl.errors import InputError, LedgerError
 
 HEADERS = 4
@@ -49,8 +50,8 @@ def _check_headers(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
     parent = None
     for number, block in enumerate(blocks, first):
         try:
-            hash_ = _data(block["hash"])
-            before = _data(block["parentHash"])
+            hash_ = from_hex(block["hash"])
+            before = from_hex(block["parentHash"])
             header = encode_header(block)
         except (KeyError, TypeError, ValueError, AttributeError, LedgerError) as error:
             raise LedgerError(
@@ -60,8 +61,8 @@ def _check_headers(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
 
         if keccak256(header) != hash_:
             raise LedgerError(
-                f"header of block {number}: its fields hash to 0x{keccak256(header).hex()}, the block's hash is "
-                f"0x{hash_.hex()}: its headers are not Ethereum's, or the endpoint lies; tasks cannot draw here"
+                f"header of block {number}: its fields hash to {hex_of(keccak256(header))}, the block's hash is "
+                f"{hex_of(hash_)}: its headers are not Ethereum's, or the endpoint lies; tasks cannot draw here"
             )
         if _number(block, str(number)) != number or parent not in (None, before):
             raise LedgerError(
@@ -76,7 +77,7 @@ def _check_values(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
     previous = None
     for number, block in enumerate(blocks, first):
         # A field that is not there was not hashed either: the chain has no such value.
-        value = _data(block.get("mixHash") or "0x") or _ZERO
+        value = from_hex(block.get("mixHash") or "0x") or _ZERO
 
         if int(block.get("difficulty") or "0x0", 16) != 0:
             raise InputError(
@@ -113,7 +114,3 @@ def _number(block: Mapping[str, Any], which: str) -> int:
         raise LedgerError(
             f"block {which}: the endpoint's answer has no block number: ask another endpoint"
         ) from None
-
-
-def _data(text: str) -> bytes:
-    return bytes.fromhex(text.removeprefix("0x"))

@@ -1,51 +1,33 @@
 """A task read off a chain: its events, folded into the state that the rules speak of; safe against reorgs."""
 
 import hashlib
-import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hexbytes import HexBytes
 from web3 import Web3
 from web3.exceptions import ContractLogicError
 
-from chainfl.chain.abi import as_address, decode_log, functions
-from chainfl.chain.answers import Log, read_block, read_head, read_logs
+from chainfl.chain.abi import as_address, functions
+from chainfl.chain.answers import Block, read_block, read_head
 from chainfl.chain.code import as_config
 from chainfl.chain.evidence import read_header
+from chainfl.chain.log import ChainEvent, LogReader, Marks, Span, events_of
 from chainfl.chain.rpc import check_chain, has_answered, name_of, outside
 from chainfl.chain.send import checksum, in_our_words
 from chainfl.codec.header import mix_hash
 from chainfl.errors import LedgerError, LedgerLieError, ProtocolError
-from chainfl.protocol.events import Event, PhaseEntered, TaskCreated
+from chainfl.protocol.events import PhaseEntered, TaskCreated
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task, new_task
 from chainfl.protocol.terms import phase_seconds
 from chainfl.types import Address, Digest, OnProgress, TaskConfig
 
-_SPAN = 2_000
-"""Blocks asked for at once; halved when an endpoint finds that too many."""
-_MARKS = 256
-"""Blocks whose hashes are remembered; a reorg beyond them makes the task be read anew."""
 _MOST_AHEAD = 64
 """Blocks by which one that we were told of may be ahead of the newest: endpoints behind one address differ a little."""
 _LOOK_EVERY = 64
 """Spans read before the head is looked at again: one that was a lie must not keep us reading for ever."""
-_SAY_SECONDS = 5.0
-"""How often a long read says how far it has come."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainEvent:
-    """An event of a task and where it stands."""
-
-    event: Event
-    block_number: int
-    block_hash: bytes
-    transaction: bytes
-    log_index: int
 
 
 def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) -> tuple[Any, ...]:
@@ -82,12 +64,17 @@ class TaskReader:
         confirmations: int = 0,
         on_progress: OnProgress = lambda _: None,
     ) -> None:
-        """Read the task's terms; its events are read by `refresh`. `tell` hears how far a long read has come."""
-        self._w3, self._address, self._confirmations = w3, task, confirmations
-        self._chain_id, self._on_progress = chain_id, on_progress
+        """Read the task's terms; its events are read by `refresh`. `on_progress` is told how far a long read is."""
+        self._w3 = w3
+        self._address = task
+        self._confirmations = confirmations
+        self._chain_id = chain_id
+        self._on_progress = on_progress
+        self._logs = LogReader(w3)
         self._next_block = self._from_block = from_block
-        self._marks: dict[int, bytes] = {}
-        self._head, self._seals = b"", [b""]
+        self._marks = Marks()
+        self._head = b""
+        self._seals = [b""]
         self.newest_time = 0
         self.newest_block = 0
         self.log: list[ChainEvent] = []
@@ -132,32 +119,40 @@ class TaskReader:
         if newest.parent != self._head:
             self._drop_reorged()
         if until >= self._next_block:
-            mark = newest.hash if until == newest.number else self.block_hash(until)
-            self._read_until(until)
-            self._mark(until, mark)
+            self._read_until(until, newest)
         self._head = newest.hash
         self.newest_block = newest.number
         return self.task
 
-    def _read_until(self, until: int) -> None:
-        """Fold what is new, span by span: when the endpoint fails half-way, what was read stays read."""
-        spans = read_spans(
-            self._w3, self._next_block, until, self._address, self._on_progress, hash_of=self.block_hash
-        )
+    def _read_until(self, until: int, newest: Block) -> None:
+        """Take what is new, span by span: when the endpoint fails half-way, what was read stays read."""
+
+        def hash_of(number: int) -> Digest | None:
+            return newest.hash if number == newest.number else self.block_hash(number)
+
+        spans = self._logs.spans(self._next_block, until, [self._address], hash_of, self._on_progress)
         for count, span in enumerate(spans, 1):
             if count % _LOOK_EVERY == 0:
                 self._expect_ahead(until)
-            if span.events:
-                task = self.task.draft()
-                for logged in span.events:
-                    fold(task, logged.event, logged.block_number)
-                self._check_clock(span.events)
-                task.events = []
-                self.task = task
-                self.log.extend(span.events)
-            self._next_block = span.last + 1
-            if span.last < until:
-                self._mark(span.last, span.mark)
+            self._take(span)
+            if span.mark is not None:
+                self._marks.add(span.last, span.mark)
+            elif span.last == until:
+                # The block is not there yet: it is read again.
+                self._next_block = until
+
+    def _take(self, span: Span) -> None:
+        """Fold a span's events, all of them or none."""
+        fresh = events_of(span.logs, name_of(self._w3))
+        if fresh:
+            task = self.task.draft()
+            for logged in fresh:
+                fold(task, logged.event, logged.block_number)
+            self._check_clock(fresh)
+            task.events = []
+            self.task = task
+            self.log.extend(fresh)
+        self._next_block = span.last + 1
 
     @property
     def last(self) -> int:
@@ -201,8 +196,12 @@ class TaskReader:
 
     def _forget(self) -> None:
         """Begin again: what was told before may be part of the lie."""
-        self._next_block, self._marks, self._head = self._from_block, {}, b""
-        self.log, self.task, self._seals = [], self.created.draft(), [b""]
+        self._next_block = self._from_block
+        self._marks = Marks()
+        self._head = b""
+        self._seals = [b""]
+        self.log = []
+        self.task = self.created.draft()
 
     def block_hash(self, number: int) -> Digest | None:
         """A block's hash, None where the endpoint does not have the block."""
@@ -238,82 +237,32 @@ class TaskReader:
     def _emitted_by(self, factory: Address) -> Iterator[ChainEvent]:
         """What the factory emitted; on a long chain first in the block that made the task, if that can be found."""
         newest = read_head(self._w3).number
-        if newest - self._from_block >= _SPAN:
+        if self._logs.last_of(self._from_block, newest) < newest:
             born = first_block_with_code(self._w3, self._address, self._from_block, newest)
             if born is not None:
-                yield from chain_events(self._w3, born, born, factory)
-        yield from chain_events(self._w3, self._from_block, newest, factory, self._on_progress)
+                yield from self._events(born, born, factory)
+        yield from self._events(self._from_block, newest, factory)
+
+    def _events(self, first: int, last: int, emitter: Address) -> Iterator[ChainEvent]:
+        """What a contract emitted in these blocks, one by one."""
+        for span in self._logs.spans(first, last, [emitter], on_progress=self._on_progress):
+            yield from events_of(span.logs, name_of(self._w3))
 
     def _drop_reorged(self) -> None:
         """Go back to the newest block up to which was read and that still stands; fold what it holds anew."""
-        gone = False
-        while self._marks and self.block_hash(number := next(reversed(self._marks))) != self._marks[number]:
-            del self._marks[number]
-            gone = True
-        if not gone:
+        stands = self._marks.drop_gone(self.block_hash, self._from_block - 1)
+        if stands is None:
             return
+
         # An endpoint that moved to another chain looks like a deep reorg.
         check_chain(self._w3, self._chain_id)
-        self._next_block = next(reversed(self._marks), self._from_block - 1) + 1
-        self.log = [logged for logged in self.log if logged.block_number < self._next_block]
+        self._next_block = stands + 1
+        self.log = [logged for logged in self.log if logged.block_number <= stands]
         del self._seals[len(self.log) + 1 :]
         task = self.created.draft()
         for logged in self.log:
             fold(task, logged.event, logged.block_number)
         self.task = task
-
-    def _mark(self, number: int, hash_: bytes | None) -> None:
-        """Remember what a block was when it was read; one that is not there yet is read again."""
-        if hash_ is None:
-            self._next_block = min(self._next_block, number)
-            return
-        self._marks[number] = hash_
-        if len(self._marks) > _MARKS:
-            del self._marks[next(iter(self._marks))]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What a contract emitted in blocks up to this one, and the hash that this one had before they were asked for."""
-
-    last: int
-    mark: Digest | None
-    events: list[ChainEvent]
-
-
-def read_spans(
-    w3: Web3,
-    first: int,
-    last: int,
-    emitter: Address,
-    on_progress: OnProgress = lambda _: None,
-    hash_of: Callable[[int], Digest | None] = lambda _: None,
-) -> Iterator[Span]:
-    """What a contract emitted in these blocks; an endpoint that finds them too many is asked for fewer at once."""
-    size, said = _SPAN, time.monotonic()
-    while first <= last:
-        until = min(first + size - 1, last)
-        mark = hash_of(until) if until < last else None
-        try:
-            logs = read_logs(w3, emitter, first, until)
-        except LedgerError as error:
-            if size == 1 or not has_answered(error):
-                raise
-            size = max(1, size // 2)
-            continue
-        yield Span(until, mark, list(filter(None, map(_event_of, logs))))
-        if until < last and time.monotonic() - said >= _SAY_SECONDS:
-            said = time.monotonic()
-            on_progress(f"reading events: at block {until:,} of {last:,}")
-        first = until + 1
-
-
-def chain_events(
-    w3: Web3, first: int, last: int, emitter: Address, on_progress: OnProgress = lambda _: None
-) -> Iterator[ChainEvent]:
-    """What a contract emitted in these blocks, one by one."""
-    for span in read_spans(w3, first, last, emitter, on_progress):
-        yield from span.events
 
 
 def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> int | None:
@@ -329,10 +278,3 @@ def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> 
             return None
         first, last = (first, middle) if code else (middle + 1, last)
     return first
-
-
-def _event_of(log: Log) -> ChainEvent | None:
-    event = decode_log(log.topics, log.data)
-    if event is None:
-        return None
-    return ChainEvent(event, log.block_number, log.block_hash, log.transaction, log.index)

@@ -5,7 +5,6 @@ it must be here, and it must be the answer to what was asked. Errors name the en
 the key of their account with a provider in the rest of its address.
 """
 
-import io
 import json
 import re
 import socket
@@ -22,7 +21,6 @@ import numpy as np
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from web3 import Web3
 from web3.exceptions import ContractLogicError
 from web3.providers.base import JSONBaseProvider
@@ -30,6 +28,7 @@ from web3.types import RPCEndpoint, RPCResponse
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from chainfl.bounded_http import BOUNDED_POOLS, TooLongError, TooSlowError, bounded
 from chainfl.errors import ChainflError, InputError, LedgerError
 
 TIMEOUT_SECONDS = 20
@@ -53,8 +52,8 @@ class BadAnswerError(ValueError):
     """The endpoint answered, but not with what was asked for."""
 
 
-class TooSlowError(TimeoutError):
-    """The endpoint did not answer in time."""
+class RefusedError(ValueError):
+    """The endpoint answered that it will not."""
 
 
 def endpoint_name(url: str) -> str:
@@ -83,114 +82,18 @@ def _known_as(name: str) -> Iterator[None]:
         raise
 
 
-# HTTP: the socket itself has the limits, so that headers, trailers and the framing of the body cannot escape them
-
-
-class _LimitedReader(io.RawIOBase):
-    """What a socket receives, until time or bytes run out."""
-
-    def __init__(self, limited: "_LimitedSocket") -> None:
-        super().__init__()
-        self._limited, self._inner = limited, limited.inner.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        """It is there to be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Receive what is there, if there is time for it."""
-        limited = self._limited
-        left = limited.until - time.monotonic()
-        if left <= 0:
-            raise TooSlowError
-        limited.inner.settimeout(left)
-        count = self._inner.readinto(buffer) or 0
-        limited.room -= count
-        if limited.room < 0:
-            raise BadAnswerError(_TOO_LONG)
-        return count
-
-    def close(self) -> None:
-        """Let go of the socket."""
-        self._inner.close()
-        super().close()
-
-
-class _LimitedSocket:
-    """A connected socket whose answers end in time; everything else is the socket's own."""
-
-    def __init__(self, inner: socket.socket, seconds: float) -> None:
-        self.inner, self.seconds = inner, seconds
-        self.begin()
-
-    def begin(self) -> None:
-        """A request is about to be sent: time and bytes count from here."""
-        self.until, self.room = time.monotonic() + self.seconds, MAX_ANSWER
-
-    def makefile(self, *_: object, **__: object) -> io.BufferedReader:
-        """What an HTTP response is read from."""
-        return io.BufferedReader(_LimitedReader(self))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-
-class _Plain(HTTPConnection):
-    """A connection whose answers are limited."""
-
-    def connect(self) -> None:
-        """Connect, and limit what is received from then on."""
-        super().connect()
-        assert self.sock is not None
-        self.sock = cast(socket.socket, _LimitedSocket(self.sock, _seconds(self)))
-
-    def request(self, *values: Any, **named: Any) -> None:
-        """Send a request; its answer has the whole time again."""
-        if isinstance(self.sock, _LimitedSocket):
-            self.sock.begin()
-        super().request(*values, **named)
-
-
-class _Secure(HTTPSConnection):
-    """The same over TLS."""
-
-    def connect(self) -> None:
-        """Connect, and limit what is received from then on."""
-        super().connect()
-        assert self.sock is not None
-        self.sock = cast(socket.socket, _LimitedSocket(self.sock, _seconds(self)))
-
-    def request(self, *values: Any, **named: Any) -> None:
-        """Send a request; its answer has the whole time again."""
-        if isinstance(self.sock, _LimitedSocket):
-            self.sock.begin()
-        super().request(*values, **named)
-
-
-def _seconds(connection: HTTPConnection) -> float:
-    return connection.timeout if isinstance(connection.timeout, int | float) else TIMEOUT_SECONDS
-
-
-class _PlainPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Plain
-
-
-class _SecurePool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _Secure
-
-
 class _Adapter(HTTPAdapter):
     """Connects to endpoints in this way; goes through proxies as the environment says."""
 
     def init_poolmanager(self, *values: Any, **named: Any) -> None:
         """Use our connections."""
         super().init_poolmanager(*values, **named)
-        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+        self.poolmanager.pool_classes_by_scheme = BOUNDED_POOLS
 
     def proxy_manager_for(self, *values: Any, **named: Any) -> Any:
         """Use our connections there too."""
         manager = super().proxy_manager_for(*values, **named)
-        manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+        manager.pool_classes_by_scheme = BOUNDED_POOLS
         return manager
 
 
@@ -223,11 +126,23 @@ class HttpRpc(JSONBaseProvider):
     def _post(self, request: bytes) -> bytes:
         """What the endpoint answers; asked again if it had closed a connection that was kept for later."""
         try:
-            return self._post_once(request)
+            return self._post_in_time(request)
         except requests.ConnectionError as error:
             if not error.args or not isinstance(error.args[0], urllib3.exceptions.ProtocolError):
                 raise
-            return self._post_once(request)
+            return self._post_in_time(request)
+
+    def _post_in_time(self, request: bytes) -> bytes:
+        until = time.monotonic() + self._timeout
+        try:
+            with bounded(until, MAX_ANSWER):
+                return self._post_once(request)
+        except TooLongError:
+            raise BadAnswerError(_TOO_LONG) from None
+        except requests.ConnectionError:
+            if time.monotonic() < until:
+                raise
+            raise TooSlowError from None
 
     def _post_once(self, request: bytes) -> bytes:
         """Redirections are not followed, and nothing is inflated."""

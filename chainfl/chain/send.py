@@ -17,8 +17,9 @@ from web3.types import TxParams, TxReceipt, Wei
 
 from chainfl.chain.abi import decode_revert
 from chainfl.chain.answers import read_head, read_number, read_receipt, stands
-from chainfl.chain.fees import GWEI, MOST_GAS, FeeCaps, Offer, higher, read_price
+from chainfl.chain.fees import MOST_GAS, FeeCaps, Offer, higher, read_price
 from chainfl.chain.rpc import name_of, outside, printable
+from chainfl.codec.text import GWEI, ether, gwei
 from chainfl.errors import FeeTooHighError, LedgerError, LowBalanceError, ProtocolError
 from chainfl.types import Address
 
@@ -136,9 +137,9 @@ class Sender:
         """A balance that is too low in words that say whose and what to do; other failures as they are."""
         if "insufficient funds" not in str(error).lower():
             return error
-        has = self.balance() / 10**18
         return LowBalanceError(
-            f"account {checksum(self.address)} has {has:.6f} ETH, too little for its next transaction: fund it"
+            f"account {checksum(self.address)} has {ether(self.balance(), 6)}, too little for its next "
+            "transaction: fund it"
         )
 
     def _estimate(self, call: TxParams) -> int:
@@ -173,7 +174,7 @@ class Sender:
                 )  # it lies in wait, and is taken as soon as the fee has fallen to the cap
             if waited >= patience:
                 raise FeeTooHighError(
-                    f"the network asks for more than the {caps.max_fee / GWEI:g} gwei that a unit of gas may "
+                    f"the network asks for more than the {gwei(caps.max_fee)} that a unit of gas may "
                     "cost: wait for the fee to fall, or allow more with --max-fee"
                 )
             if not said:

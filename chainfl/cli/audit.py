@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chainfl.cli.audit_output import hex_of, plain_bundle, plain_plan, plain_rounds, show_audit, show_export
+from chainfl.cli.audit_output import plain_bundle, plain_plan, plain_rounds, show_audit, show_export
 from chainfl.cli.chain_options import (
     connect,
     fee_options,
@@ -21,6 +21,7 @@ from chainfl.cli.chain_options import (
     task_options,
 )
 from chainfl.cli.output import finish, json_option
+from chainfl.codec.text import hex_of, parse_hex
 from chainfl.errors import InputError
 from chainfl.limits import Limits
 from chainfl.report import narrate, report
@@ -249,13 +250,7 @@ def _parse_hash(path: Path, text: str | None) -> bytes:
             "--block-hash is missing: a bundle proves nothing by itself; look up the hash of block "
             f"{subject.block} of chain {subject.chain} at a source that you trust"
         )
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 32:
-        raise InputError(f"--block-hash {text!r} is not a block's hash: 0x and 64 hex digits are expected")
-    return raw
+    return parse_hex(text, 32, "a block's hash", "--block-hash")
 
 
 def _is_ok(audited: "Sequence[AuditedRound]") -> bool:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainfl.cli.output import print_table
+from chainfl.codec.text import ETHER, hex_of
 from chainfl.report import Report
 
 if TYPE_CHECKING:
     from chainfl.workflows.audit import AuditedRound
     from chainfl.workflows.bundle import BundleAudit
     from chainfl.workflows.challenge import ChallengePlan
-
-_ETHER = 10**18
 
 # For machines
 
@@ -73,11 +72,6 @@ def plain_plan(plan: "ChallengePlan | None") -> dict[str, object] | None:
             for one in plan.guilty
         ],
     }
-
-
-def hex_of(data: bytes) -> str:
-    """Bytes as Ethereum writes them."""
-    return "0x" + data.hex()
 
 
 # For people
@@ -157,6 +151,6 @@ def _short(text: str) -> str:
 
 
 def _ether(wei: str) -> str:
-    whole, rest = divmod(int(wei), _ETHER)
+    whole, rest = divmod(int(wei), ETHER)
     digits = f"{rest:018d}".rstrip("0")
     return f"{whole}.{digits} ETH" if digits else f"{whole} ETH"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from chainfl.codec.text import ETHER
 from chainfl.errors import InputError
 from chainfl.limits import DEFAULT_LIMITS
 from chainfl.report import narrate
@@ -214,6 +215,10 @@ class Exact(click.ParamType[int]):
 
     name = "decimal"
 
+    def __init__(self, low: int = 0, high: int | None = None) -> None:
+        self.low = low
+        self.high = high
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The integer that is meant."""
         from decimal import Decimal, InvalidOperation
@@ -227,7 +232,25 @@ class Exact(click.ParamType[int]):
             self.fail(f"{value!r} is not a number such as 0.05", param, ctx)
         if whole < 0 or whole != scaled:
             self.fail(f"{value!r} is not a positive number of at most 18 decimals", param, ctx)
+
+        if whole < self.low:
+            self.fail(f"{value} is too small: give at least {self.low / WAD:g}", param, ctx)
+        if self.high is not None and whole > self.high:
+            self.fail(f"{value} is too large: give at most {self.high / WAD:g}", param, ctx)
         return whole
+
+
+class Ether(click.ParamType[int]):
+    """An amount such as 1.5, 1.5eth or 100wei, in wei."""
+
+    name = "ether"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The amount in wei."""
+        try:
+            return parse_ether(str(value))
+        except InputError as error:
+            self.fail(str(error), param, ctx)
 
 
 def parse_ether(text: str) -> int:
@@ -238,7 +261,7 @@ def parse_ether(text: str) -> int:
     """
     from decimal import Decimal, InvalidOperation
 
-    unit = 1 if text.endswith("wei") else 10**18
+    unit = 1 if text.endswith("wei") else ETHER
     try:
         amount = Decimal(text.removesuffix("wei").removesuffix("eth").strip()) * unit
     except InvalidOperation:

@@ -1,33 +1,22 @@
 """`chainfl compute`: the canonical values from numbers of your own, to check ours with."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 import click
 
-from chainfl.cli.inputs import (
-    Json,
-    from_dag_json,
-    integer,
-    integers,
-    items,
-    octets,
-    only,
-    read_object,
-    read_vector,
-)
+from chainfl.cli.inputs import Json, Question, ask, from_dag_json, read_object
 from chainfl.cli.output import Answer, finish, json_option
+from chainfl.cli.questions import CODECS, CidQuestion, CombineQuestion, RootQuestion
 from chainfl.codec import cbor, merkle, vector
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import InputError
-from chainfl.protocol.combine import TOTAL
 from chainfl.protocol.combine import combine as combine_by_updates
 from chainfl.protocol.combine import combine_ranks as combine_by_ranks
 from chainfl.report import Report, report
 
-Compute = Callable[[dict[str, Json]], Mapping[str, Any]]
-
-_CODECS = {"raw": Codec.RAW, "dag-cbor": Codec.DAG_CBOR}
+Q = TypeVar("Q", bound=Question)
+Compute = Callable[[Mapping[str, Json]], Mapping[str, Any]]
 
 
 @click.group(short_help="Compute canonical values from your own numbers.")
@@ -38,12 +27,16 @@ def compute() -> None:
     """
 
 
-def computation(function: Compute) -> Compute:
-    """Make a command of a pure function from JSON to named results; its docstring is the help.
+def computation(function: Callable[[Q], Mapping[str, Any]]) -> Compute:
+    """Make a command of a pure function from a question to named results; its docstring is the help.
 
     The example keeps its lines, or what is wrapped between two words of a command could not be pasted.
     """
     description, _, example = (part.strip() for part in (function.__doc__ or "").rpartition("Example: "))
+    question: type[Q] = get_type_hints(function)["asked"]
+
+    def compute_(given: Mapping[str, Json]) -> Mapping[str, Any]:
+        return function(ask(question, given))
 
     @compute.command(
         function.__name__,
@@ -55,15 +48,15 @@ def computation(function: Compute) -> Compute:
     @json_option
     @click.pass_obj
     def command(answer: Answer, file: BinaryIO, as_json: bool) -> int:
-        metrics = function(read_object(file))
+        metrics = compute_(read_object(file))
         done = report(f"compute-{function.__name__}", metrics, seconds=answer.seconds)
         return finish(done, as_json, _show)
 
-    return function
+    return compute_
 
 
 @computation
-def root(given: dict[str, Json]) -> Mapping[str, Any]:
+def root(asked: RootQuestion) -> Mapping[str, Any]:
     """The Merkle root of a model vector, and the proof of one leaf.
 
     Give the vector as "values" (floats, with the scale "s", default 20), as "w" (fixed-point integers), as
@@ -71,13 +64,16 @@ def root(given: dict[str, Json]) -> Mapping[str, Any]:
 
     Example: echo '{"values": [0.5, -0.25], "s": 20, "leaf": 0}' | chainfl compute root --json
     """
-    only(given, ("values", "s", "w", "u", "bytes", "leaf"), "input")
-    u_D = read_vector({key: value for key, value in given.items() if key != "leaf"}, "input")
+    u_D = asked.vector()
     tree = merkle.build(u_D)
     found = {"d": u_D.size, "depth": tree.depth, "root": _hex(tree.root), "u": u_D.tolist()}
-    if "leaf" not in given:
+    if not asked.has("leaf"):
         return found
-    proof = merkle.prove(tree, integer(given["leaf"], "input.leaf", 0, 2**tree.depth - 1))
+
+    last = 2**tree.depth - 1
+    if asked.leaf > last:
+        raise InputError(f"input.leaf: {asked.leaf} is too large: give at most {last}")
+    proof = merkle.prove(tree, asked.leaf)
     return found | {
         "proof": {
             "index": proof.index,
@@ -88,7 +84,7 @@ def root(given: dict[str, Json]) -> Mapping[str, Any]:
 
 
 @computation
-def combine(given: dict[str, Json]) -> Mapping[str, Any]:
+def combine(asked: CombineQuestion) -> Mapping[str, Any]:
     """The model that shares make of the head and the updates, and its root.
 
     "shares" are p_0 (the head's) to p_K with sum 2^31; "by" is "updates" (default) or "ranks". A vector is an
@@ -97,17 +93,10 @@ def combine(given: dict[str, Json]) -> Mapping[str, Any]:
     Example: echo '{"updates": [[2147483648], [2147483650]], "shares": [0, 1073741824, 1073741824]}' |
     chainfl compute combine --json
     """
-    only(given, ("head", "updates", "shares", "by"), "input")
-    by = given.get("by", "updates")
-    if by not in ("updates", "ranks"):
-        raise InputError(f'input.by: expected "updates" or "ranks", found {by!r:.80}')
-    head = None if given.get("head") is None else read_vector(given["head"], "input.head")
-    updates = [
-        read_vector(each, f"input.updates[{at}]")
-        for at, each in enumerate(items(given.get("updates"), "input.updates"))
-    ]
-    shares = integers(given.get("shares"), "input.shares", 0, TOTAL)
-    u_D = (combine_by_updates if by == "updates" else combine_by_ranks)(head, updates, shares)
+    head = None if asked.head is None else asked.head.vector()
+    updates = [each.vector() for each in asked.updates]
+    by = combine_by_updates if asked.by == "updates" else combine_by_ranks
+    u_D = by(head, updates, asked.shares)
     return {
         "d": u_D.size,
         "u": u_D.tolist(),
@@ -117,7 +106,7 @@ def combine(given: dict[str, Json]) -> Mapping[str, Any]:
 
 
 @computation
-def cid(given: dict[str, Json]) -> Mapping[str, Any]:
+def cid(asked: CidQuestion) -> Mapping[str, Any]:
     """The CIDv1 of bytes or of a record, as IPFS names it.
 
     Give "bytes" with the "codec" "raw" (default) or "dag-cbor" (then they must be canonical), or a "record"
@@ -125,30 +114,21 @@ def cid(given: dict[str, Json]) -> Mapping[str, Any]:
 
     Example: echo '{"bytes": "0x68656c6c6f"}' | chainfl compute cid --json
     """
-    only(given, ("bytes", "codec", "record"), "input")
-    if ("bytes" in given) == ("record" in given):
-        raise InputError('input: give either "bytes" or "record"')
-    codec = _codec(given)
-    if "record" in given:
-        data = cbor.encode(from_dag_json(given["record"], "input.record"))
+    if asked.has("record"):
+        codec = Codec.DAG_CBOR
+        data = cbor.encode(from_dag_json(asked.record, "input.record"))
     else:
-        data = octets(given["bytes"], "input.bytes")
+        codec = asked.codec
+        data = asked.octets
+
     if codec is Codec.DAG_CBOR:
         cbor.decode(data)
     name = Cid.of(data, codec)
     return {"cid": str(name), "digest": _hex(name.digest), "codec": _name(codec), "bytes": _hex(data)}
 
 
-def _codec(given: Mapping[str, Json]) -> Codec:
-    text = given.get("codec", "dag-cbor" if "record" in given else "raw")
-    codec = _CODECS.get(text) if isinstance(text, str) else None
-    if codec is None or ("record" in given and codec is not Codec.DAG_CBOR):
-        raise InputError(f'input.codec: expected "raw" (bytes) or "dag-cbor", found {text!r:.80}')
-    return codec
-
-
 def _name(codec: Codec) -> str:
-    return next(name for name, each in _CODECS.items() if each is codec)
+    return next(name for name, each in CODECS.items() if each is codec)
 
 
 def _show(done: Report) -> None:
@@ -162,3 +142,4 @@ def _hex(data: bytes) -> str:
 
 
 from chainfl.cli import compute_rules as compute_rules  # noqa: E402  its commands join the group
+from chainfl.cli import compute_varsel as compute_varsel  # noqa: E402

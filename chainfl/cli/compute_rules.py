@@ -4,49 +4,28 @@ All four run the functions that the contract is tested against, so that an answe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from chainfl.cli.compute import computation
-from chainfl.cli.inputs import Json, integer, integers, items, kind, octets, only
+from chainfl.cli.questions import DrawQuestion, Election, Judgement, RewardQuestion
 from chainfl.codec.commitments import draw_seed
 from chainfl.codec.scores import Scores, decode_scores, encode_scores, unavailable
 from chainfl.errors import InputError
 from chainfl.protocol import draw as drawing
-from chainfl.protocol import rewards, state, terms
+from chainfl.protocol import rewards, state
 from chainfl.protocol import tally as tallying
 from chainfl.protocol.shares import equal, head_share, krum, majority
-from chainfl.types import TOTAL, WAD, Digest, Id, Rule, Statistic, TaskConfig
+from chainfl.protocol.term_table import MAX_UPDATES, TERM
+from chainfl.types import TOTAL, Digest, Id, Rule, TaskConfig
 
-_UINT32, _UINT64, _UINT128 = 2**32 - 1, 2**64 - 1, 2**128 - 1
-_RULES = {rule.name_text: rule for rule in Rule}
-_STATISTICS = {statistic.name.lower(): statistic for statistic in Statistic}
-_JUDGEMENT = (
-    "rule",
-    "committee_size",
-    "scores",
-    "updates",
-    "samples",
-    "roots",
-    "head_root",
-    "ids",
-    "weights",
-    "statistic",
-    "beta",
-    "alpha",
-    "tolerated",
-    "keep",
-    "by_samples",
-    "unique_roots",
-    "min_updates",
-    "dev_cap",
-    "selected",
-    "distances",
-)
+T = TypeVar("T")
+
+_NO_LOSS = 2**64 - 1
 
 
 @computation
-def shares(given: dict[str, Json]) -> Mapping[str, Any]:
+def shares(asked: Judgement) -> Mapping[str, Any]:
     """The shares that a committee's scores give to the head and to every revealed update.
 
     "scores" has one entry per member that revealed: its bytes (with the number of "updates"), or an array of
@@ -59,18 +38,18 @@ def shares(given: dict[str, Json]) -> Mapping[str, Any]:
     Example: echo '{"committee_size": 3, "scores": [[9, 1000000000000, 2000000000000],
     [9, 1000000000000, 2000000000000]]}' | chainfl compute shares --json
     """
-    judged = _judge(given, Rule.SOFTMAX)
+    judged = _judge(asked)
     tallied = judged.tally
     return {
         "included": list(tallied.included),
-        "shares": _attested(given, judged) if "distances" in given else list(tallied.shares),
+        "shares": _attested(asked, judged) if asked.has("distances") else list(tallied.shares),
         "head_score": None if tallied.head_score == state.NO_SCORE else tallied.head_score,
         "deviations": list(tallied.deviations.values()),
     }
 
 
 @computation
-def draw(given: dict[str, Json]) -> Mapping[str, Any]:
+def draw(asked: DrawQuestion) -> Mapping[str, Any]:
     """Who does what in a round, drawn by stake from the round's seed.
 
     Give the "seed", or "chain_id", "task", "round" and "mix_hash" that make it; "weights" as an array (ids 1,
@@ -82,38 +61,18 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
     "weights": [1000, 1000, 2000, 1000, 3000, 1000],
     "committee_size": 3, "max_updates": 8}' | chainfl compute draw --json
     """
-    only(
-        given,
-        (
-            "seed",
-            "chain_id",
-            "task",
-            "round",
-            "mix_hash",
-            "weights",
-            "committee_size",
-            "max_updates",
-            "rule",
-            "elected",
-        ),
-        "input",
-    )
-    trains = _choice(given, "rule", _RULES, Rule.SOFTMAX).is_elected
-    elected = given.get("elected")
-    if elected is not None and not trains:
-        raise InputError('input.elected: only "committee-near" and "committee-far" elect a committee')
-    sitting = None if elected is None else [Id(i) for i in integers(elected, "input.elected", 1, _UINT32)]
-    seed, weights, size = _seed(given), _weights(given.get("weights")), _committee_size(given)
-    staked, least = sum(weight > 0 for _, weight in weights), 2 * size if trains else size + 2
-    if staked < least:
-        raise InputError(f"input.weights: {staked} accounts have a weight; a draw opens with {least} or more")
+    seed = asked.seed
+    if not asked.has("seed"):
+        seed = draw_seed(asked.chain_id, asked.task, asked.round, asked.mix_hash)
+
+    sitting = None if asked.elected is None else [Id(id_) for id_ in asked.elected]
     roles = drawing.draw_roles(
         seed,
-        weights,
-        size,
-        integer(given.get("max_updates"), "input.max_updates", 1, terms.MAX_UPDATES),
+        asked.pairs(),
+        asked.committee_size,
+        asked.max_updates,
         sitting,
-        trains,
+        asked.rule.is_elected,
     )
     return {
         "seed": "0x" + seed.hex(),
@@ -124,7 +83,7 @@ def draw(given: dict[str, Json]) -> Mapping[str, Any]:
 
 
 @computation
-def elect(given: dict[str, Json]) -> Mapping[str, Any]:
+def elect(asked: Election) -> Mapping[str, Any]:
     """The next committee: the middle of the ranking by the committee's statistic (CMFL).
 
     Takes what `compute shares` takes, with "rule" "committee-near" (default) or "committee-far"; "ids" are the
@@ -134,9 +93,7 @@ def elect(given: dict[str, Json]) -> Mapping[str, Any]:
     Example: echo '{"committee_size": 3, "scores": [[9, 5, 1, 4, 2, 3], [9, 5, 1, 4, 2, 3]]}' |
     chainfl compute elect --json
     """
-    judged = _judge(given, Rule.COMMITTEE_NEAR)
-    if not judged.config.rule.is_elected:
-        raise InputError('input.rule: only "committee-near" and "committee-far" elect a committee')
+    judged = _judge(asked)
     return {
         "included": list(judged.tally.included),
         "elected": None if judged.elected is None else list(judged.elected),
@@ -144,7 +101,7 @@ def elect(given: dict[str, Json]) -> Mapping[str, Any]:
 
 
 @computation
-def reward(given: dict[str, Json]) -> Mapping[str, Any]:
+def reward(asked: RewardQuestion) -> Mapping[str, Any]:
     """What a round pays to each worker, each validator and the miner, in wei.
 
     "escrow" (at creation), "rounds", "caller_fee", "workers_part" and "committee_part" (WAD) make the budget.
@@ -156,30 +113,21 @@ def reward(given: dict[str, Json]) -> Mapping[str, Any]:
     "committee_part": "300000000000000000", "shares": [0, 1073741824, 1073741824],
     "deviations": [1, 2, 3]}' | chainfl compute reward --json
     """
-    only(
-        given,
-        (
-            "escrow",
-            "rounds",
-            "caller_fee",
-            "workers_part",
-            "committee_part",
-            "shares",
-            "included",
-            "deviations",
-            "outcome",
-        ),
-        "input",
-    )
-    budget = _budget(given)
-    parts, whole = _worker_parts(given)
-    deviations = integers(given.get("deviations", []), "input.deviations", 0, _UINT128)
-    is_final = _choice(given, "outcome", {"final": True, "void": False}, True)
+    unread: dict[str, Any] = dict.fromkeys(TERM, 0)
+    split = {
+        name: getattr(asked, name) for name in ("rounds", "caller_fee", "workers_part", "committee_part")
+    }
+    budget = rewards.round_budget(asked.escrow, TaskConfig(**unread | split))
+
+    # Shares of updates, or one each where shares belong to ranks.
+    parts = asked.shares[1:] if asked.has("shares") else [int(counts) for counts in asked.included]
+    whole = TOTAL - asked.shares[0] if asked.has("shares") else max(1, sum(parts))
+
     return {
         "budget": {"workers": budget.workers, "committee": budget.committee, "miner": budget.miner},
         "workers": [budget.workers * part // whole for part in parts],
-        "committee": rewards.committee_pay(deviations, budget.committee),
-        "miner": budget.miner if is_final else 0,
+        "committee": rewards.committee_pay(asked.deviations, budget.committee),
+        "miner": budget.miner if asked.outcome else 0,
     }
 
 
@@ -192,28 +140,24 @@ class _Judged:
     elected: tuple[Id, ...] | None
 
 
-def _judge(given: dict[str, Json], default: Rule) -> _Judged:
+def _judge(asked: Judgement) -> _Judged:
     """Set up a round as these numbers describe it, and let the rules decide."""
-    only(given, _JUDGEMENT, "input")
-    rule, size = _choice(given, "rule", _RULES, default), _committee_size(given)
-    entries = _score_rows(given, rule, size)
+    config = asked.config()
+    entries = _score_rows(asked)
     count = len(entries[0]) - 1
-    ids = [Id(i) for i in _per_update(given, "ids", count, 1, _UINT32, range(1, count + 1))]
-    if ids != sorted(set(ids)):
-        raise InputError("input.ids: enrolment ids ascend, as the index of updates follows them")
-    config = _terms(given, rule, size)
-    roots = _roots(given, count)
-    samples = _per_update(given, "samples", count, 1, _UINT64, [1] * count)
-    weights = _per_update(given, "weights", count, 0, _UINT32, [1] * count)
+    ids = [Id(id_) for id_ in _per_update(asked, "ids", count, range(1, count + 1))]
+    roots = _per_update(asked, "roots", count, [Digest((1 + at).to_bytes(32, "big")) for at in range(count)])
+    samples = _per_update(asked, "samples", count, [1] * count)
+    weights = _per_update(asked, "weights", count, [1] * count)
+    head_root = asked.head_root
 
-    head_root = _digest(given, "head_root", bytes(32))
-    members = [Id(_UINT32 + 1 + k) for k in range(len(entries))]
-    scores = {member: _decoded(rule, row) for member, row in zip(members, entries, strict=True)}
+    members = [Id(2**32 + k) for k in range(len(entries))]
+    scores = {member: _decoded(config.rule, row) for member, row in zip(members, entries, strict=True)}
     updates = [state.RevealedUpdate(root, head_root, held) for root, held in zip(roots, samples, strict=True)]
     electable = {id_ for id_, weight in zip(ids, weights, strict=True) if weight > 0}
 
     tallied = tallying.decide(config, head_root, ids, updates, scores, electable)
-    has_quorum = len(scores) >= majority(size)
+    has_quorum = len(scores) >= majority(config.committee_size)
     return _Judged(config, tallied if has_quorum else replace(tallied, included=()), tallied.elected)
 
 
@@ -223,34 +167,11 @@ def _decoded(rule: Rule, row: Sequence[int]) -> list[int | None]:
     return tallying.entries_of(rule, len(row) - 1, encoded)
 
 
-def _terms(given: Mapping[str, Json], rule: Rule, size: int) -> TaskConfig:
-    """The terms that decide over scores; the others are zero, for nothing here reads them."""
-    unread: dict[str, Any] = dict.fromkeys((field.name for field in fields(TaskConfig)), 0)
-    read = {
-        "rule": rule,
-        "committee_size": size,
-        "statistic": _choice(given, "statistic", _STATISTICS, Statistic.MEDIAN),
-        "beta": integer(given.get("beta", WAD), "input.beta", 0, terms.MAX_BETA),
-        "alpha": integer(given.get("alpha", WAD), "input.alpha", 1, WAD),
-        "tolerated": integer(given.get("tolerated", 0), "input.tolerated", 0, 255),
-        "selected": integer(given.get("selected", 1), "input.selected", 1, terms.MAX_UPDATES),
-        "keep": integer(given.get("keep", WAD), "input.keep", 1, WAD),
-        "by_samples": _flag(given, "by_samples", False),
-        "unique_roots": _flag(given, "unique_roots", True),
-        "dev_cap": integer(given.get("dev_cap", WAD), "input.dev_cap", 0, _UINT128),
-    }
-    config = TaskConfig(**unread | read)
-    least = max(1, terms.rule_minimum(config))
-    wanted = integer(given.get("min_updates", least), "input.min_updates", least, terms.MAX_UPDATES)
-    return replace(config, min_updates=wanted)
-
-
-def _attested(given: Mapping[str, Json], judged: _Judged) -> list[int]:
+def _attested(asked: Judgement, judged: _Judged) -> list[int]:
     """The shares that a proposer of Krum has to post, from the distances between the included updates."""
     config, included = judged.config, judged.tally.included
     count = sum(included)
-    rows = items(given["distances"], "input.distances")
-    matrix = [integers(row, f"input.distances[{at}]", 0, _UINT128) for at, row in enumerate(rows)]
+    matrix = asked.distances
     if not config.rule.is_attested or len(matrix) != count or any(len(row) != count for row in matrix):
         raise InputError(f"input.distances: give krum or multi-krum {count} rows of {count} distances")
     if count < config.min_updates:
@@ -261,153 +182,41 @@ def _attested(given: Mapping[str, Json], judged: _Judged) -> list[int]:
     return [kept, *equal([next(chosen) if counts else False for counts in included], TOTAL - kept)]
 
 
-def _score_rows(given: Mapping[str, Json], rule: Rule, size: int) -> list[list[int]]:
+def _score_rows(asked: Judgement) -> list[list[int]]:
     """The scores of every member that revealed: the head's, then one per update."""
-    rows = items(given.get("scores"), "input.scores")
-    if not 1 <= len(rows) <= size:
-        raise InputError(
-            f"input.scores: {len(rows)} members revealed, of a committee of {size}; give 1 to {size}"
-        )
-    count = integer(given.get("updates", 0), "input.updates", 0, terms.MAX_UPDATES)
-    read = [_score_row(row, f"input.scores[{at}]", rule, count) for at, row in enumerate(rows)]
-    lengths = {len(row) for row in read}
+    rows = [_score_row(asked, at) for at in range(len(asked.scores))]
+    lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise InputError(
             f"input.scores: members scored {min(lengths) - 1} to {max(lengths) - 1} updates, not the same number"
         )
-    if max(lengths) > 1 + terms.MAX_UPDATES:
-        raise InputError(f"input.scores: {max(lengths) - 1} updates; a round has at most {terms.MAX_UPDATES}")
-    return read
+    if max(lengths) > 1 + MAX_UPDATES:
+        raise InputError(f"input.scores: {max(lengths) - 1} updates; a round has at most {MAX_UPDATES}")
+    return rows
 
 
-def _score_row(row: Json, path: str, rule: Rule, count: int) -> list[int]:
-    sort = tallying.score_kind(rule)
-    if isinstance(row, str):
-        decoded = decode_scores(sort, octets(row, path), count)
+def _score_row(asked: Judgement, at: int) -> list[int]:
+    sort = tallying.score_kind(asked.rule)
+    row = asked.scores[at]
+    if isinstance(row, bytes):
+        decoded = decode_scores(sort, row, asked.updates)
         return [decoded.head, *decoded.entries]
-    entries = items(row, path)
-    if not entries:
-        raise InputError(f"{path}: the head's loss comes first")
+    if not row:
+        raise InputError(f"input.scores[{at}]: the head's loss comes first")
+
     none = unavailable(sort)
-    return [
-        integer(_UINT64 if entries[0] is None else entries[0], f"{path}[0]", 0, _UINT64),
-        *(
-            integer(none if entry is None else entry, f"{path}[{at}]", 0, 2**sort.value - 1)
-            for at, entry in enumerate(entries[1:], 1)
-        ),
-    ]
+    most = 2**sort.value - 1
+    entries = [_NO_LOSS if row[0] is None else row[0], *(none if each is None else each for each in row[1:])]
+    for place, entry in enumerate(entries):
+        limit = most if place else _NO_LOSS
+        if entry > limit:
+            raise InputError(f"input.scores[{at}][{place}]: {entry} is too large: give at most {limit}")
+    return entries
 
 
-def _roots(given: Mapping[str, Json], count: int) -> list[Digest]:
-    """One root per update; all different where none are given."""
-    if "roots" not in given:
-        return [Digest((1 + at).to_bytes(32, "big")) for at in range(count)]
-    roots = items(given["roots"], "input.roots")
-    if len(roots) != count:
-        raise InputError(f"input.roots: {len(roots)} for {count} updates")
-    return [_word(root, f"input.roots[{at}]") for at, root in enumerate(roots)]
-
-
-def _per_update(
-    given: Mapping[str, Json], name: str, count: int, low: int, high: int, default: Sequence[int]
-) -> list[int]:
-    values = list(default) if name not in given else integers(given[name], f"input.{name}", low, high)
+def _per_update(asked: Judgement, name: str, count: int, default: Sequence[T]) -> list[T]:
+    """What the question says of every update, one value each; the default where it says nothing."""
+    values = getattr(asked, name) if asked.has(name) else list(default)
     if len(values) != count:
         raise InputError(f"input.{name}: {len(values)} for {count} updates")
-    return values
-
-
-def _weights(value: Json) -> list[tuple[Id, int]]:
-    """Ids and weights in id order."""
-    pairs = []
-    for at, each in enumerate(items(value, "input.weights")):
-        path = f"input.weights[{at}]"
-        if isinstance(each, list):
-            if len(each) != 2:
-                raise InputError(f"{path}: expected [id, weight], found {len(each)} values")
-            pairs.append(
-                (Id(integer(each[0], path, 1, _UINT32)), integer(each[1], path, 0, terms.MAX_WEIGHT))
-            )
-        else:
-            pairs.append((Id(at + 1), integer(each, path, 0, terms.MAX_WEIGHT)))
-    ids = [id_ for id_, _ in pairs]
-    if ids != sorted(set(ids)):
-        raise InputError("input.weights: ids ascend, each once")
-    return pairs
-
-
-def _seed(given: Mapping[str, Json]) -> Digest:
-    """The seed as given, or made of the block's randomness as the contract makes it."""
-    parts = [name for name in ("chain_id", "task", "round", "mix_hash") if name in given]
-    if "seed" in given:
-        if parts:
-            raise InputError(f'input: give either "seed" or what makes it, not both "seed" and "{parts[0]}"')
-        return _word(given["seed"], "input.seed")
-    return draw_seed(
-        integer(given.get("chain_id"), "input.chain_id", 0, 2**256 - 1),
-        octets(given.get("task"), "input.task"),
-        integer(given.get("round"), "input.round", 1, _UINT64),
-        _word(given.get("mix_hash"), "input.mix_hash"),
-    )
-
-
-def _budget(given: Mapping[str, Json]) -> rewards.Budget:
-    unread: dict[str, Any] = dict.fromkeys((field.name for field in fields(TaskConfig)), 0)
-    escrow = integer(given.get("escrow"), "input.escrow", 0, 2**256 - 1)
-    rounds = integer(given.get("rounds"), "input.rounds", 1, _UINT64)
-    fee = integer(given.get("caller_fee", 0), "input.caller_fee", 0, escrow // rounds // rewards.PAID_CALLS)
-    workers = integer(given.get("workers_part"), "input.workers_part", 0, WAD)
-    committee = integer(given.get("committee_part"), "input.committee_part", 0, WAD - workers)
-    split = {"rounds": rounds, "caller_fee": fee, "workers_part": workers, "committee_part": committee}
-    return rewards.round_budget(escrow, TaskConfig(**unread | split))
-
-
-def _worker_parts(given: Mapping[str, Json]) -> tuple[list[int], int]:
-    """Each worker's part, and the whole."""
-    if ("shares" in given) == ("included" in given):
-        raise InputError('input: give either "shares" or "included"')
-    if "included" in given:
-        flags = items(given["included"], "input.included")
-        for at, flag in enumerate(flags):
-            if not isinstance(flag, bool):
-                raise InputError(f"input.included[{at}]: expected true or false, found {kind(flag)}")
-        return [int(bool(flag)) for flag in flags], max(1, sum(map(bool, flags)))
-    shares_ = integers(given["shares"], "input.shares", 0, TOTAL)
-    if sum(shares_) != TOTAL or shares_[0] == TOTAL:
-        raise InputError(f"input.shares: they sum to {sum(shares_)}, not to 2^31 with a part for updates")
-    return shares_[1:], TOTAL - shares_[0]
-
-
-def _committee_size(given: Mapping[str, Json]) -> int:
-    size = integer(given.get("committee_size"), "input.committee_size", 3, terms.MAX_COMMITTEE)
-    if size % 2 == 0:
-        raise InputError(f"input.committee_size: {size} is even; a committee is odd")
-    return size
-
-
-def _choice(given: Mapping[str, Json], name: str, table: Mapping[str, Any], default: Any) -> Any:
-    """One of the names in a table."""
-    if name not in given:
-        return default
-    text = given[name]
-    if not isinstance(text, str) or text not in table:
-        raise InputError(f"input.{name}: expected one of {', '.join(table)}, found {text!r:.80}")
-    return table[text]
-
-
-def _flag(given: Mapping[str, Json], name: str, default: bool) -> bool:
-    value = given.get(name, default)
-    if not isinstance(value, bool):
-        raise InputError(f"input.{name}: expected true or false, found {kind(value)}")
-    return value
-
-
-def _digest(given: Mapping[str, Json], name: str, default: Digest) -> Digest:
-    return default if name not in given else _word(given[name], f"input.{name}")
-
-
-def _word(value: Json, path: str) -> Digest:
-    data = octets(value, path)
-    if len(data) != 32:
-        raise InputError(f"{path}: expected 32 bytes, found {len(data)}")
-    return data
+    return list(values)

@@ -5,9 +5,8 @@ from pathlib import Path
 import click
 
 from chainfl.cli.output import finish, json_option, print_table
+from chainfl.codec.text import ETHER
 from chainfl.report import Report, narrate, report
-
-ETHER = 10**18
 
 
 @click.command(

@@ -38,6 +38,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
     """Start anvil, deploy, fund, make keys, and start a process for each participant."""
     from chainfl.chain.keys import address_of
     from chainfl.chain.rpc import open_rpc
+    from chainfl.codec.text import ETHER
     from chainfl.devnet.processes import (
         Devnet,
         Person,
@@ -53,7 +54,7 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         write_guest,
     )
     from chainfl.sim.replay import DEVNET_SEED, participants_of
-    from chainfl.workflows.sponsor import ETHER, Terms
+    from chainfl.workflows.sponsor import Terms
 
     folder = home.resolve()
     clear(folder)

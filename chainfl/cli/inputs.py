@@ -1,10 +1,23 @@
-"""Reading numbers and bytes that others wrote as JSON; what does not fit is refused by its path."""
+"""Questions that others wrote as JSON: pydantic models, and the one place where a refusal becomes a line.
+
+Numbers may be text (decimal or 0x), bytes are hexadecimal text. Nothing else is converted; unknown keys are refused.
+"""
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Mapping
+from typing import Annotated, Any, BinaryIO, Final, Self, TypeVar
 
 import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from chainfl.codec import plain_json, vector
 from chainfl.codec.cbor import Value
@@ -13,86 +26,212 @@ from chainfl.codec.plain_json import Json as Json
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError
 
+T = TypeVar("T")
+Q = TypeVar("Q", bound="Question")
+
 _MAX_DIGITS = 80
 _VECTOR_FORMS = "values (with s), w, u or bytes"
+_EXPECTED: Final[Mapping[str, str]] = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "an array",
+    "tuple_type": "[id, weight]",
+    "model_type": "an object",
+}
+
+
+class WrongError(ValueError):
+    """What a validator raises; `field` names one of a model's fields where the model as a whole is checked."""
+
+    def __init__(self, what: str, field: str = "") -> None:
+        super().__init__(what)
+        self.field = field
+
+
+class Question(BaseModel):
+    """A JSON object whose every field is checked."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_keys(cls, value: Any) -> Any:
+        """Refuse keys that nobody reads: they are usually misspelt."""
+        if isinstance(value, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
+            unknown = sorted(set(value) - set(known))
+            if unknown:
+                raise WrongError(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
+        return value
+
+    def has(self, name: str) -> bool:
+        """Whether the caller gave this field."""
+        return name in self.model_fields_set
 
 
 def read_object(stream: BinaryIO) -> dict[str, Json]:
     """One JSON object."""
-    return mapping(plain_json.loads(stream.read(), "input"), "input")
-
-
-def mapping(value: Json, path: str) -> dict[str, Json]:
-    """A JSON object."""
+    value = plain_json.loads(stream.read(), "input")
     if not isinstance(value, dict):
-        raise InputError(f"{path}: expected an object, found {kind(value)}")
+        raise InputError(f"input: expected an object, found {kind(value)}")
     return value
 
 
-def items(value: Json, path: str) -> list[Json]:
-    """A JSON array."""
-    if not isinstance(value, list):
-        raise InputError(f"{path}: expected an array, found {kind(value)}")
-    return value
+def ask(question: type[Q], given: Mapping[str, Json]) -> Q:
+    """The question that this JSON object asks.
+
+    Raises:
+        InputError: a field is unknown, missing or wrong; names it by its path and says what fits.
+    """
+    try:
+        return question.model_validate(given)
+    except ValidationError as error:
+        first: Mapping[str, Any] = error.errors(include_url=False)[0]
+        raise InputError(f"{_path(first)}: {_complaint(first)}") from None
 
 
-def only(value: Mapping[str, Json], allowed: Sequence[str], path: str) -> None:
-    """Refuse keys that nobody reads: they are usually misspelt."""
-    unknown = sorted(set(value) - set(allowed))
-    if unknown:
-        raise InputError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(allowed)}")
+def kind(value: object) -> str:
+    """What JSON calls this value."""
+    names = {type(None): "null", bool: "a boolean", int: "an integer", float: "a float", str: "text"}
+    return names.get(type(value), "an array" if isinstance(value, list) else "an object")
 
 
-def integer(value: Json, path: str, low: int, high: int) -> int:
-    """An integer, or its decimal or 0x text, which holds more than some JSON readers can."""
-    if isinstance(value, str):
-        if len(value) > _MAX_DIGITS:
-            raise InputError(f"{path}: {value!r:.80} has more digits than any number here")
-        try:
-            value = int(value, 16 if value.startswith("0x") else 10)
-        except ValueError:
-            raise InputError(f"{path}: {value!r:.80} is not an integer") from None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{path}: expected an integer, found {kind(value)}")
-    if not low <= value <= high:
-        raise InputError(f"{path}: {value} is not within {low} to {high}")
-    return value
+def _path(error: Mapping[str, Any]) -> str:
+    """Where it is wrong, such as input.scores[0][1]; tags in angle brackets are ours, not the caller's."""
+    field = getattr(error.get("ctx", {}).get("error"), "field", "")
+    places = (*error["loc"], field) if field else error["loc"]
+    steps = (f"[{place}]" if isinstance(place, int) else f".{place}" for place in places if place not in TAGS)
+    return "input" + "".join(steps)
 
 
-def integers(value: Json, path: str, low: int, high: int) -> list[int]:
-    """An array of integers."""
-    return [integer(each, f"{path}[{at}]", low, high) for at, each in enumerate(items(value, path))]
+def _complaint(error: Mapping[str, Any]) -> str:
+    """What is wrong, and what fits."""
+    sort = error["type"]
+    value = error["input"]
+    context = error.get("ctx", {})
+    if sort == "value_error":
+        return str(context["error"])
+    if sort == "missing":
+        return "this value is missing, and needed"
+    if sort == "greater_than_equal":
+        return f"{value!r:.80} is too small: give at least {context['ge']}"
+    if sort == "less_than_equal":
+        return f"{value!r:.80} is too large: give at most {context['le']}"
+    if sort == "too_long":
+        return f"{context['actual_length']} values, where there are at most {context['max_length']}"
+    if sort == "float_type" and kind(value) == "an integer":
+        return "an integer is too large for a float64"
+    if sort in _EXPECTED:
+        return f"expected {_EXPECTED[sort]}, found {kind(value)}"
+    return str(error["msg"])
 
 
-def octets(value: Json, path: str) -> bytes:
-    """Bytes as hexadecimal text, with or without 0x."""
+# What fields hold. Tags name the branches of a union, which pydantic writes into the path of an error.
+
+TEXT_TAG: Final = "<text>"
+ARRAY_TAG: Final = "<array>"
+PAIR_TAG: Final = "<pair>"
+NUMBER_TAG: Final = "<number>"
+TAGS: Final = (TEXT_TAG, ARRAY_TAG, PAIR_TAG, NUMBER_TAG)
+
+
+def _number(value: object) -> object:
+    """Decimal or 0x text as the integer it names: text holds more than some JSON readers can."""
     if not isinstance(value, str):
-        raise InputError(f"{path}: expected hexadecimal text, found {kind(value)}")
+        return value
+    if len(value) > _MAX_DIGITS:
+        raise WrongError(f"{value!r:.80} has more digits than any number here")
+    try:
+        return int(value, 16 if value.startswith("0x") else 10)
+    except ValueError:
+        raise WrongError(f"{value!r:.80} is not an integer") from None
+
+
+def _octets(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise WrongError(f"expected hexadecimal text, found {kind(value)}")
     try:
         return bytes.fromhex(value.removeprefix("0x"))
     except ValueError:
-        raise InputError(f"{path}: {value!r:.80} is not hexadecimal text of whole bytes") from None
+        raise WrongError(f"{value!r:.80} is not hexadecimal text of whole bytes") from None
 
 
-def read_vector(value: Json, path: str) -> Vector:
-    """A model vector: an array of u, the canonical bytes, or an object that says which form it has."""
-    if isinstance(value, str):
-        return _from_octets(octets(value, path), path)
+def _word(data: bytes) -> bytes:
+    if len(data) != 32:
+        raise WrongError(f"expected 32 bytes, found {len(data)}")
+    return data
+
+
+def _parameters(data: bytes) -> bytes:
+    if len(data) % vector.BYTES:
+        raise WrongError(f"{len(data)} bytes are no whole number of parameters of {vector.BYTES}")
+    return data
+
+
+def one_of(table: Mapping[str, Any]) -> BeforeValidator:
+    """A validator of one of the names in a table; the field holds what the name stands for."""
+
+    def chosen(value: object) -> Any:
+        if not isinstance(value, str) or value not in table:
+            raise WrongError(f"expected one of {', '.join(table)}, found {value!r:.80}")
+        return table[value]
+
+    return BeforeValidator(chosen)
+
+
+class _FirstError(FailFast):
+    """Read no further than the first wrong entry; hashable, so that an array can be part of a union."""
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+Array = Annotated[list[T], _FirstError()]
+Integer = Annotated[int, BeforeValidator(_number)]
+Uint32 = Annotated[int, Field(ge=0, le=2**32 - 1), BeforeValidator(_number)]
+Uint128 = Annotated[int, Field(ge=0, le=2**128 - 1), BeforeValidator(_number)]
+Signed32 = Annotated[int, Field(ge=-vector.BIAS, le=vector.BIAS - 1), BeforeValidator(_number)]
+Octets = Annotated[bytes, BeforeValidator(_octets)]
+Word = Annotated[Octets, AfterValidator(_word)]
+
+
+class VectorQuestion(Question):
+    """A model vector in exactly one of its four forms."""
+
+    values: Array[float] = Field(default_factory=list)
+    s: Integer = Field(20, ge=0, le=vector.MAX_SCALE)
+    w: Array[Signed32] = Field(default_factory=list)
+    u: Array[Uint32] = Field(default_factory=list)
+    octets: Annotated[Octets, AfterValidator(_parameters)] = Field(b"", alias="bytes")
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        forms = {"values": "values", "w": "w", "u": "u", "octets": "bytes"}
+        found = [name for field, name in forms.items() if self.has(field)]
+        if len(found) != 1:
+            raise WrongError(f"give exactly one of {_VECTOR_FORMS}, found {', '.join(found) or 'none'}")
+        return self
+
+    def vector(self) -> Vector:
+        """The vector, whatever its form."""
+        if self.has("values"):
+            return vector.encode(np.array(self.values, np.float64), self.s)
+        if self.has("w"):
+            return vector.from_signed(np.array(self.w, np.int64))
+        if self.has("u"):
+            return np.array(self.u, np.uint32)
+        return vector.from_bytes(self.octets, len(self.octets) // vector.BYTES)
+
+
+def _named_form(value: object) -> object:
+    """An array is one of u, text the canonical bytes."""
     if isinstance(value, list):
-        return _from_u(value, path)
-    form = mapping(value, path)
-    only(form, ("values", "s", "w", "u", "bytes"), path)
-    names = [name for name in ("values", "w", "u", "bytes") if name in form]
-    if len(names) != 1:
-        raise InputError(f"{path}: give exactly one of {_VECTOR_FORMS}, found {', '.join(names) or 'none'}")
-    if "values" in form:
-        return _from_values(form, path)
-    if "w" in form:
-        w = integers(form["w"], f"{path}.w", -vector.BIAS, vector.BIAS - 1)
-        return vector.from_signed(np.array(w, np.int64))
-    if "u" in form:
-        return _from_u(form["u"], f"{path}.u")
-    return _from_octets(octets(form["bytes"], f"{path}.bytes"), f"{path}.bytes")
+        return {"u": value}
+    return {"bytes": value} if isinstance(value, str) else value
+
+
+AnyVector = Annotated[VectorQuestion, BeforeValidator(_named_form)]
 
 
 def from_dag_json(value: Json, path: str) -> Value:
@@ -105,41 +244,13 @@ def from_dag_json(value: Json, path: str) -> Value:
         return value
     if "/" not in value:
         return {key: from_dag_json(each, f"{path}.{key}") for key, each in value.items()}
+
     inner = value["/"]
     if len(value) == 1 and isinstance(inner, str):
         return Cid.parse(inner)
     if len(value) == 1 and isinstance(inner, dict) and list(inner) == ["bytes"]:
         return _base64(inner["bytes"], path)
     raise InputError(f'{path}: the key "/" is only for links and bytes, as DAG-JSON writes them')
-
-
-def kind(value: Json) -> str:
-    """What JSON calls this value."""
-    names = {type(None): "null", bool: "a boolean", int: "an integer", float: "a float", str: "text"}
-    return names.get(type(value), "an array" if isinstance(value, list) else "an object")
-
-
-def _from_values(form: Mapping[str, Json], path: str) -> Vector:
-    s = integer(form.get("s", 20), f"{path}.s", 0, vector.MAX_SCALE)
-    values = items(form["values"], f"{path}.values")
-    for at, each in enumerate(values):
-        if isinstance(each, bool) or not isinstance(each, int | float):
-            raise InputError(f"{path}.values[{at}]: expected a number, found {kind(each)}")
-    try:
-        x_D = np.array(values, np.float64)
-    except OverflowError:
-        raise InputError(f"{path}.values: an integer is too large for a float64") from None
-    return vector.encode(x_D, s)
-
-
-def _from_u(value: Json, path: str) -> Vector:
-    return np.array(integers(value, path, 0, 2**32 - 1), np.uint32)
-
-
-def _from_octets(data: bytes, path: str) -> Vector:
-    if len(data) % vector.BYTES:
-        raise InputError(f"{path}: {len(data)} bytes are no whole number of parameters of {vector.BYTES}")
-    return vector.from_bytes(data, len(data) // vector.BYTES)
 
 
 def _base64(value: Json, path: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from chainfl.codec.text import ether
 from chainfl.report import Report, emit
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -52,7 +53,7 @@ def finish(report: Report, as_json: bool, show: Callable[[Report], None]) -> int
 
 def in_ether(wei: object) -> str:
     """An amount for people; machines get wei, as text or number."""
-    return f"{int(str(wei)) / 10**18:.6f} ETH"
+    return ether(int(str(wei)), 6)
 
 
 def in_utc(seconds: int) -> str:

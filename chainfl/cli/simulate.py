@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from chainfl.cli.generated import field_options
 from chainfl.cli.output import finish, json_option, print_table
 from chainfl.errors import InputError, ToolMissingError
 from chainfl.report import Report, narrate, report
+from chainfl.sim.experiment import Experiment, Selfish, as_plain, with_changes
 
 if TYPE_CHECKING:
-    from chainfl.sim.experiment import Experiment
     from chainfl.sim.population import Engine
     from chainfl.sim.run import RoundMetrics
     from chainfl.sim.selfish import SelfishProgress, SelfishSetup
@@ -32,51 +33,15 @@ _Tick = Callable[["RoundMetrics"], None]
     "--preset", "preset_name", help="Start from this experiment; flags beside it change it (--list)."
 )
 @click.option("--list", "list_presets", is_flag=True, help="List the presets and end.")
-@click.option("--dataset", help="Data set [mnist-embedded]; npz:PATH for your own.")
 @click.option(
     "--data", type=click.Path(file_okay=False), help="Directory with data files; else CHAINFL_DATA."
 )
-@click.option("--partition", help="How samples are dealt, such as dirichlet:lambda=0.1 [iid].")
-@click.option("--model", help="Model [mnist-mlp-small].")
-@click.option("--learning-rate", type=float, help="Workers' learning rate [0.1].")
-@click.option("--batch", type=int, help="Workers' batch size [32].")
-@click.option("--local-epochs", type=int, help="Passes over the local data [1].")
-@click.option("--local-steps", type=int, help="Batches instead of passes.")
-@click.option("--momentum", type=float, help="Workers' momentum [0].")
-@click.option("--proximal", type=float, help="FedProx's mu [0].")
-@click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
 @click.option(
     "--participants",
     "participants",
     help="How many take part [20]; with --replay, the file that describes them.",
 )
-@click.option("--committee", type=int, help="Validators a round, odd [5].")
-@click.option("--min-updates", type=int, help="Fewest updates of a round [what the rule needs].")
-@click.option("--max-updates", type=int, help="Most workers of a round [all].")
-@click.option("--rounds", type=int, help="Number of rounds [20].")
-@click.option(
-    "--hostile", type=float, help="Part of the participants that is hostile in every role, 0…1 [0]."
-)
-@click.option("--hostile-workers", type=int, help="Exactly so many poisoned workers in each round instead.")
-@click.option(
-    "--worker-attack", help="What hostile workers do, such as alie or scaling:low=0.5 [label-flip]."
-)
-@click.option("--validator-attack", help="What hostile validators do [flipped-scorer].")
-@click.option(
-    "--max-hostile-committee",
-    type=click.Choice(["half", "none"]),
-    help="Hostile members beyond half of a committee score honestly, or there is no limit [half].",
-)
-@click.option(
-    "--stakes", type=click.Choice(["samples", "equal"]), help="Stake by samples or the same [samples]."
-)
-@click.option(
-    "--stop", type=click.Choice(["rounds", "sabfl"]), help="Stop by SABFL's rule before the last round."
-)
-@click.option("--score-samples", type=int, help="Held-out samples a validator scores on [300].")
-@click.option("--test-samples", type=int, help="Test samples the head is tested on [all].")
-@click.option("--scale", type=int, help="Fractional bits of a parameter [20].")
-@click.option("--seed", type=int, help="Seed of everything [0].")
+@field_options(Experiment, Selfish)
 @click.option("--faithful", is_flag=True, help="Real roles, roots, blobs and audit for every round; slower.")
 @click.option("--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True)
 @click.option(
@@ -127,8 +92,7 @@ def simulate(
     return _simulate(experiment, data, faithful, engine, folder, as_json)
 
 
-def _experiment(preset_name: str | None, participants: str | None, changes: dict[str, Any]) -> "Experiment":
-    from chainfl.sim.experiment import Experiment, with_changes
+def _experiment(preset_name: str | None, participants: str | None, changes: dict[str, Any]) -> Experiment:
     from chainfl.sim.presets import preset
 
     start = preset(preset_name) if preset_name is not None else Experiment()
@@ -142,7 +106,7 @@ def _number(participants: str | None) -> int | None:
 
 
 def _simulate(
-    experiment: "Experiment",
+    experiment: Experiment,
     data: str | None,
     faithful: bool,
     engine: str,
@@ -189,7 +153,6 @@ def _play(
     train: "Engine",
 ) -> int:
     from chainfl.sim import rundir
-    from chainfl.sim.experiment import as_plain
     from chainfl.sim.run import play, summary
 
     with _progress(simulation.experiment.rounds, len(facts)) as tick:
@@ -341,7 +304,7 @@ def _draw(folder: Path, facts: list["RoundMetrics"], title: str) -> list[str]:
         return []
 
 
-def _title(experiment: "Experiment") -> str:
+def _title(experiment: Experiment) -> str:
     return f"{experiment.model} on {experiment.dataset} ({experiment.partition}), {experiment.rule}"
 
 
@@ -397,7 +360,6 @@ def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
 
 
 def _list_presets(as_json: bool) -> int:
-    from chainfl.sim.experiment import as_plain
     from chainfl.sim.presets import PRESETS
     from chainfl.sim.selfish import SELFISH
 

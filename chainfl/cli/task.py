@@ -7,19 +7,19 @@ from typing import Any
 import click
 
 from chainfl.cli.chain_options import (
-    Exact,
     connect,
     key_options,
     open_reader,
     open_sender,
     parse_address,
-    parse_ether,
     rpc_options,
     store_option,
     task_argument,
 )
+from chainfl.cli.generated import field_options
 from chainfl.cli.output import finish, in_ether, in_utc, json_option, print_table
 from chainfl.report import Report, report
+from chainfl.workflows.sponsor_terms import Terms, with_changes
 
 
 @click.group(epilog="Example: chainfl task show 0x…")
@@ -36,42 +36,7 @@ def task() -> None:
 @click.option(
     "--factory", required=True, envvar="CHAINFL_FACTORY", help="Address of the factory (chainfl deploy)."
 )
-@click.option("--escrow", required=True, help="Ether for all rounds together.")
-@click.option("--min-stake", "min_stake_text", help="Ether that a participant must stake [1].")
-@click.option("--rule", help="Aggregation rule, such as softmax or fedrob:b=2,alpha=0.88 [softmax].")
-@click.option("--rounds", type=click.IntRange(min=1), help="Number of rounds [5].")
-@click.option("--committee-size", type=int, help="Validators per round, odd [3].")
-@click.option("--min-updates", type=int, help="Fewest updates of a round [3].")
-@click.option("--max-updates", type=int, help="Most updates of a round [20].")
-@click.option("--train-seconds", type=int, help="Length of Train [60].")
-@click.option("--reveal-seconds", type=int, help="Length of Reveal [30].")
-@click.option("--score-seconds", type=int, help="Length of Score [60].")
-@click.option("--tally-seconds", type=int, help="Length of Tally [30].")
-@click.option("--propose-seconds", type=int, help="Length of Propose [30].")
-@click.option("--challenge-seconds", type=int, help="Length of Challenge [10].")
-@click.option("--model", help="Name of the model [mnist-mlp-small].")
-@click.option("--dataset", help="Name of the data set [mnist-embedded].")
-@click.option("--learning-rate", type=float, help="Workers' learning rate [0.1].")
-@click.option("--batch", type=int, help="Workers' batch size [32].")
-@click.option("--local-epochs", type=int, help="Passes over the local data [1].")
-@click.option("--seed", type=int, help="Seed of the first model [0].")
-@click.option("--score-samples", type=int, help="Held-out samples a validator scores on [300].")
-@click.option("--scale", type=int, help="Fractional bits of a parameter [20].")
-@click.option("--max-samples", type=int, help="Most samples a worker may declare [1000000000].")
-@click.option("--target", type=Exact(), help="End the task once the committee's loss is this low [never].")
-@click.option("--workers-part", type=Exact(), help="Of a round's budget to the workers [0.6].")
-@click.option("--committee-part", type=Exact(), help="To the committee; the miner gets the rest [0.3].")
-@click.option(
-    "--caller-fee", "caller_fee_text", help="Ether to whoever moves a round on [a 1200th of its budget]."
-)
-@click.option("--dev-cap", type=Exact(), help="Farthest that a validator's score counts as off [1].")
-@click.option("--lie-slash", type=Exact(), help="Of the stake, for a proven lie [0.5].")
-@click.option("--liveness-slash", type=Exact(), help="Of the stake, for silence; at most 0.01 [0.01].")
-@click.option(
-    "--no-reveal-slash", type=Exact(), help="Of the stake, for what stays sealed; at most 0.05 [0.05]."
-)
-@click.option("--finder-part", type=Exact(), help="Of a lie's slash to who proves it; at most 0.3 [0.2].")
-@click.option("--burn-part", type=Exact(), help="Of a lie's slash that is burned; at least 0.5 [0.5].")
+@field_options(Terms)
 @json_option
 def create(
     rpc_url: str,
@@ -80,9 +45,6 @@ def create(
     password_file: Path | None,
     store: str,
     factory: str,
-    escrow: str,
-    min_stake_text: str | None,
-    caller_fee_text: str | None,
     as_json: bool,
     **changes: Any,
 ) -> int:
@@ -91,12 +53,11 @@ def create(
     from chainfl.chain.reader import read_call
     from chainfl.chain.send import checksum
     from chainfl.store.address import open_store
-    from chainfl.workflows.sponsor import Terms, check_terms, prepare_task, with_changes
+    from chainfl.workflows.sponsor import check_terms, prepare_task
 
     connection = connect(rpc_url, chain_id)
     sender = open_sender(connection, keystore, password_file)
-    amounts = {"escrow": escrow, "min_stake": min_stake_text, "caller_fee": caller_fee_text}
-    terms = with_changes(Terms(), changes | {k: parse_ether(v) for k, v in amounts.items() if v})
+    terms = with_changes(Terms(), changes)
     at = parse_address(factory)
     (floor,) = read_call(connection.w3, "TaskFactory", at, "phaseFloor")
     config = prepare_task(open_store(store), terms)

@@ -32,8 +32,15 @@ def look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
     """The value that a trie holds under a key.
 
     Raises:
-        ProofError: a node is missing, changed or not needed, or the trie holds nothing there.
+        ProofError: a node is missing, changed, not needed or of a form that no trie has, or nothing is there.
     """
+    try:
+        return _look_up(expected_root, key, proof)
+    except RlpError as error:
+        raise ProofError(f"a node of the proof cannot be read: {error}") from error
+
+
+def _look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
     nodes, path = iter(proof), _nibbles(key)
     reference: rlp.Value = expected_root
     while True:
@@ -47,7 +54,10 @@ def look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
         reference, path = (node[path[0]], path[1:]) if len(node) == 17 else (node[1], path)
     if next(nodes, None) is not None:
         raise ProofError("the proof has more nodes than lead to its key")
-    return rlp.as_bytes(node[-1])
+    value = rlp.as_bytes(node[-1])
+    if not value:
+        raise ProofError("the trie holds nothing under the key")
+    return value
 
 
 def _node(reference: rlp.Value, nodes: Iterator[bytes]) -> Sequence[rlp.Value]:
@@ -60,10 +70,9 @@ def _node(reference: rlp.Value, nodes: Iterator[bytes]) -> Sequence[rlp.Value]:
             raise ProofError("the proof ends before its key")
         if keccak256(data) != reference:
             raise ProofError(f"a node of the proof does not hash to {reference.hex()}")
-        try:
-            reference = rlp.decode_list(data)
-        except RlpError as error:
-            raise ProofError(f"a node of the proof cannot be read: {error}") from error
+        reference = rlp.decode_list(data)
+    elif len(rlp.encode(reference)) >= 32:
+        raise ProofError("a node of the proof holds another that belongs behind its hash")
     if len(reference) not in (2, 17):
         raise ProofError(f"a node of the proof has {len(reference)} parts, not 2 or 17")
     return reference
@@ -109,4 +118,7 @@ def _unpack(data: bytes) -> tuple[bytes, bool]:
     nibbles = _nibbles(data)
     if not nibbles or nibbles[0] > 3:
         raise ProofError("a path in the proof is malformed")
-    return nibbles[1 if nibbles[0] & 1 else 2 :], nibbles[0] >= 2
+    path, is_leaf = nibbles[1 if nibbles[0] & 1 else 2 :], nibbles[0] >= 2
+    if _pack(path, is_leaf) != data or not (path or is_leaf):
+        raise ProofError("a path in the proof is malformed")
+    return path, is_leaf

@@ -22,6 +22,7 @@ from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
+from chainfl.codec.text import ETHER
 from chainfl.devnet.processes import (
     Devnet,
     Person,
@@ -43,7 +44,7 @@ from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import OnProgress
 from chainfl.workflows.audit import AuditedRound, audit, trace_task
-from chainfl.workflows.sponsor import ETHER, Terms
+from chainfl.workflows.sponsor import Terms
 
 PARTICIPANTS, HOSTILE = 12, 3
 HOSTILE_STAKE = ETHER * 4 // 3

@@ -25,13 +25,14 @@ from chainfl.chain.deploy import Deployment, deploy
 from chainfl.chain.keys import new_key, unlock
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
+from chainfl.codec.text import ETHER
 from chainfl.errors import InputError, LedgerError, ToolMissingError
 from chainfl.node.wiring import READY
 from chainfl.protocol.terms import needed_accounts
 from chainfl.store.directory import DirectoryStore
 from chainfl.tools import find
 from chainfl.types import Address, OnProgress
-from chainfl.workflows.sponsor import ETHER, Terms, check_terms, prepare_task
+from chainfl.workflows.sponsor import Terms, check_terms, prepare_task
 
 CHAIN_ID = 31337
 PASSWORD = "devnet"

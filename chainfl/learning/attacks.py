@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfl import names
 from chainfl.errors import InputError
-from chainfl.learning import names
 from chainfl.learning.dataset import Labels, Samples
 
 Flat: TypeAlias = NDArray[np.float32]

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from chainfl import names
 from chainfl.errors import DataCorruptError, InputError
-from chainfl.learning import names
 from chainfl.learning.dataset import Array, Dataset
 from chainfl.learning.sources import covtype, idx, shakespeare
 from chainfl.learning.sources.cache import cached

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
+from chainfl import names
 from chainfl.errors import InputError, LengthError
-from chainfl.learning import names
 from chainfl.learning.convolve import conv_pool_relu, conv_relu
 
 GROUP: Final = "chainfl.models"

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from chainfl import names
 from chainfl.errors import InputError, PartitionError
-from chainfl.learning import names
 from chainfl.learning.dataset import Dataset, Labels, Rows
 
 Parts: TypeAlias = tuple[Rows, ...]

@@ -15,47 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chainfl.errors import InputError, LengthError
+from chainfl.errors import LengthError
 from chainfl.learning.compute import batch_of, borrowed, check_fits, pick_device, side_by_side
 from chainfl.learning.dataset import Rows, Samples
 from chainfl.learning.models import Dense, Flat, flatten_into, load_flat
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a worker trains: plain SGD on cross-entropy, with momentum and FedProx's proximal term as options.
-
-    `local_steps`, if set, counts batches instead of epochs. From round `decay_at` on, the rate is multiplied
-    by `decay`. The last batch of an epoch is smaller if the samples do not divide evenly, and counts as a step.
-    """
-
-    learning_rate: float = 0.01
-    batch: int = 32
-    local_epochs: int = 1
-    local_steps: int | None = None
-    momentum: float = 0.0
-    proximal: float = 0.0
-    decay: float = 1.0
-    decay_at: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in (("learning_rate", self.learning_rate), ("decay", self.decay)):
-            if not 0 < value < float("inf"):
-                raise InputError(f"{name} must be a positive number, not {value}")
-        for name, value in (("batch", self.batch), ("local_epochs", self.local_epochs)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, not {value}")
-        if self.local_steps is not None and self.local_steps < 1:
-            raise InputError(f"local_steps must be at least 1, not {self.local_steps}")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"momentum must lie in [0, 1), not {self.momentum}")
-        if not 0 <= self.proximal < float("inf"):
-            raise InputError(f"proximal must not be negative, not {self.proximal}")
-
-    def rate(self, round_: int) -> float:
-        """The learning rate of a round."""
-        decayed = self.decay_at is not None and round_ >= self.decay_at
-        return self.learning_rate * (self.decay if decayed else 1.0)
+from chainfl.learning.recipe import Recipe as Recipe
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -229,6 +229,8 @@ def _present(inputs: Sequence[Input | None]) -> list[Input]:
 
 def _common_length(inputs: list[Input]) -> int:
     d = len(inputs[0])
+    if d == 0:
+        raise LengthError("d is 0: a model has at least one parameter")
     for index, each in enumerate(inputs):
         if len(each) != d:
             raise LengthError(f"input {index} has {len(each)} parameters, the first one {d}")

@@ -17,7 +17,8 @@ from chainfl.protocol.guards import enter
 from chainfl.protocol.proposers import loses_head
 from chainfl.protocol.state import Call, Slashed, Task
 from chainfl.protocol.tally import as_set, tally_of
-from chainfl.protocol.terms import UNITS_PER_MIN_STAKE, needed_accounts, phase_seconds
+from chainfl.protocol.term_table import UNITS_PER_MIN_STAKE
+from chainfl.protocol.terms import needed_accounts, phase_seconds
 from chainfl.protocol.views import revealed_vectors
 from chainfl.types import Address, Id, Phase, Slash
 

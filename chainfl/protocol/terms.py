@@ -1,26 +1,40 @@
 """The terms of a task and their bounds (docs/protocol.md section 4). The contract checks the same at creation."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from chainfl import names
 from chainfl.codec.merkle import depth
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.shares import head_share
-from chainfl.protocol.state import NO_SCORE
-from chainfl.types import TOTAL, WAD, Phase, Rule, TaskConfig
+from chainfl.protocol.term_table import (
+    MAX_PHASE_SECONDS,
+    MAX_SCORES,
+    TERM,
+    TERMS,
+    UNITS_PER_MIN_STAKE,
+    Source,
+    Term,
+    Unit,
+)
+from chainfl.types import TOTAL, WAD, Phase, Rule, Statistic, TaskConfig
 
-UNITS_PER_MIN_STAKE = 1000
-"""Weights in the stake tree count thousandths of the task's minimum stake, so that 2^32 of them go a long way."""
-MAX_WEIGHT = 2**32 - 1
+MAX_WEIGHT: Final = 2**32 - 1
 """What all weights of a task may add up to: the tree packs eight 32-bit sums into a word."""
+MAX_PROOF_BYTES: Final = 120_000
 
-MAX_UPDATES, MAX_COMMITTEE, MAX_SCORES = 128, 45, 2048
-MAX_PROOF_BYTES = 120_000
-MAX_PHASE_SECONDS = 7 * 24 * 3600
-"""Stake can be locked for as long as a round takes: at most twelve phases."""
-MAX_BETA = 10**21
-MAX_LIVENESS_SLASH, MAX_NO_REVEAL_SLASH = WAD // 100, WAD // 20
-MAX_FINDER_PART, MIN_BURN_PART = 3 * WAD // 10, WAD // 2
+
+def _as_number(term: Term) -> float:
+    """A default as the text of a rule writes it: fractions as decimals."""
+    return term.default / WAD if term.unit is Unit.WAD else term.default
+
+
+RULE_VALUES: Final[Mapping[str, float]] = {
+    key: _as_number(term) for term in TERMS if term.source is Source.RULE for key in term.rule_keys
+}
+"""What may follow a rule's name, and what holds without it (docs/simulator.md, "Rules")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,43 +68,44 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
     c = config
     amount = TOTAL - head_share(min(c.alpha, WAD))
     budget = escrow // c.rounds if c.rounds else 0
-    phases = (
-        c.train_seconds,
-        c.reveal_seconds,
-        c.score_seconds,
-        c.tally_seconds,
-        c.propose_seconds,
-        c.challenge_seconds,
-    )
+    phases = [phase_seconds(c, phase) for phase in TIMED]
+
+    def fits(name: str) -> bool:
+        return TERM[name].fits(getattr(c, name))
+
     bounds: tuple[tuple[str, bool], ...] = (
-        ("dimension", 1 <= c.dimension < 2**32),
+        ("dimension", fits("dimension")),
         ("depth", c.dimension >= 1 and c.depth == depth(c.dimension)),
-        ("scale", c.scale <= 31),
-        ("committeeSize", 3 <= c.committee_size <= MAX_COMMITTEE and c.committee_size % 2 == 1),
-        ("maxUpdates", 1 <= c.max_updates <= MAX_UPDATES and c.max_updates * c.committee_size <= MAX_SCORES),
+        ("scale", fits("scale")),
+        ("committeeSize", fits("committee_size") and c.committee_size % 2 == 1),
+        ("maxUpdates", fits("max_updates") and c.max_updates * c.committee_size <= MAX_SCORES),
         ("proofBytes", (c.max_updates + 2) * (256 + 32 * c.depth) < MAX_PROOF_BYTES),
         ("minUpdates", max(1, rule_minimum(c)) <= c.min_updates <= c.max_updates),
         ("selected", c.rule is not Rule.MULTI_KRUM or 1 <= c.selected <= c.min_updates),
-        ("maxSamples", 1 <= c.max_samples < 2**64),
-        ("alpha", 0 < c.alpha <= WAD and amount >= c.max_updates),
-        ("beta", c.beta <= MAX_BETA),
-        ("keep", not c.rule.is_elected or 0 < c.keep <= WAD),
-        ("redrawEvery", c.redraw_every >= 1),
-        ("rounds", c.rounds >= 1),
-        ("target", c.target < NO_SCORE),
-        ("minStake", c.min_stake >= UNITS_PER_MIN_STAKE),
+        ("maxSamples", fits("max_samples")),
+        ("alpha", fits("alpha") and amount >= c.max_updates),
+        ("beta", fits("beta")),
+        ("keep", not c.rule.is_elected or (c.keep > 0 and fits("keep"))),
+        ("redrawEvery", fits("redraw_every")),
+        ("rounds", fits("rounds")),
+        ("target", fits("target")),
+        ("minStake", fits("min_stake")),
         ("phaseSeconds", max(1, floors.phase_seconds) <= min(phases) and max(phases) <= MAX_PHASE_SECONDS),
         ("parts", c.workers_part + c.committee_part <= WAD),
         ("callerFee", PAID_CALLS * c.caller_fee <= budget),
-        ("livenessSlash", c.liveness_slash <= MAX_LIVENESS_SLASH),
-        ("noRevealSlash", c.no_reveal_slash <= MAX_NO_REVEAL_SLASH),
-        ("lieSlash", c.lie_slash <= WAD and c.min_stake * c.lie_slash // WAD >= 2 * budget),
-        ("finderPart", c.finder_part <= MAX_FINDER_PART),
-        ("burnPart", MIN_BURN_PART <= c.burn_part <= WAD - c.finder_part),
+        ("livenessSlash", fits("liveness_slash")),
+        ("noRevealSlash", fits("no_reveal_slash")),
+        ("lieSlash", fits("lie_slash") and c.min_stake * c.lie_slash // WAD >= 2 * budget),
+        ("finderPart", fits("finder_part")),
+        ("burnPart", fits("burn_part") and c.burn_part <= WAD - c.finder_part),
     )
     for name, holds in bounds:
         if not holds:
             raise BadConfigError(name)
+
+
+TIMED: Final = (Phase.TRAIN, Phase.REVEAL, Phase.SCORE, Phase.TALLY, Phase.PROPOSE, Phase.CHALLENGE)
+"""The phases that have a length."""
 
 
 def phase_seconds(config: TaskConfig, phase: Phase) -> int:
@@ -108,3 +123,52 @@ def phase_seconds(config: TaskConfig, phase: Phase) -> int:
 def needed_accounts(config: TaskConfig) -> int:
     """How many must be enrolled at the minimum stake before a round is drawn."""
     return config.committee_size + config.min_updates + (0 if config.rule.is_elected else 1)
+
+
+def parse_rule(text: str) -> tuple[Rule, dict[str, float]]:
+    """A rule and all its parameters from text such as `fedrob:b=2,alpha=0.88`.
+
+    Raises:
+        UnknownNameError: no such rule or parameter; lists the known ones.
+    """
+    rules = {rule.name_text: rule for rule in Rule}
+    name, values = names.parse_call("rule", text, dict.fromkeys(rules, RULE_VALUES))
+    return rules[name], values
+
+
+def default_terms(rule_text: str, dimension: int, committee: int, min_updates: int) -> TaskConfig:
+    """The terms of a rule with what nobody decided otherwise; at least as many updates as the rule needs."""
+    rule, values = parse_rule(rule_text)
+    tolerated = {Rule.FEDROB: "b", Rule.KRUM: "f", Rule.MULTI_KRUM: "f"}.get(rule)
+
+    usual: dict[str, Any] = {term.name: term.default for term in TERMS if term.source is Source.OPTION}
+    of_model: dict[str, Any] = {
+        "manifest": bytes(32),
+        "first_root": bytes(32),
+        "first_model": bytes(32),
+        "dimension": dimension,
+        "depth": depth(dimension),
+    }
+    of_rule: dict[str, Any] = {
+        "rule": rule,
+        "statistic": Statistic.MEAN if values["mean"] else Statistic.MEDIAN,
+        "beta": int(values["beta"] * WAD) if rule.is_softmax else 0,
+        "alpha": int(values["alpha"] * WAD),
+        "tolerated": int(values[tolerated]) if tolerated else 0,
+        "selected": 0,
+        "keep": int(values["keep"] * WAD) if rule.is_elected else 0,
+        "by_samples": bool(values["samples"]),
+        "unique_roots": bool(values["unique"]),
+        "redraw_every": int(values["redraw"]),
+    }
+    decided = {"committee_size": committee, "min_updates": min_updates}
+
+    config = TaskConfig(**usual | of_model | of_rule | decided)
+    return _with_minimum(config, int(values["m"]))
+
+
+def _with_minimum(config: TaskConfig, selected: int) -> TaskConfig:
+    """At least as many updates as the rule needs; Multi-Krum takes that many unless told otherwise."""
+    least = max(config.min_updates, rule_minimum(config), selected)
+    chosen = (selected or least) if config.rule is Rule.MULTI_KRUM else 0
+    return replace(config, min_updates=least, selected=chosen)

@@ -62,7 +62,17 @@ def commit_scores(me: Participant) -> None:
     if sealed is None:
         sealed = seal_scores(me, task, judge(me, task))
         me.journal.keep_scores(number, sealed)
+    _expect_same_updates(me, sealed)
     me.ledger.commit_scores(number, sealed.digest)
+
+
+def _expect_same_updates(me: Participant, sealed: SealedScores) -> None:
+    """Judging takes time, and a reorg may change meanwhile what there is to judge: such scores are not committed."""
+    task = me.ledger.task()
+    if task.round.phase is not Phase.SCORE or sealed.digest != _digest(me, task, sealed.scores, sealed.salt):
+        raise ProtocolError(
+            f"round {task.round.number}: the updates changed while they were judged: judging those that are there now"
+        )
 
 
 def reveal_scores(me: Participant) -> None:

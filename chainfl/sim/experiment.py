@@ -1,31 +1,26 @@
-"""An experiment as one value: data, model, recipe, rule, people and seed. Whoever has it can repeat the run."""
+"""An experiment as one value: data, model, recipe, rule, people and seed. Whoever has it can repeat the run.
+
+The options of `chainfl simulate` are the fields below that have a `help`; reading them loads neither torch nor numpy.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from chainfl.errors import InputError
-from chainfl.learning import names
-from chainfl.learning.attacks import hostile_count, validator_attack, worker_attack
-from chainfl.learning.train import Recipe
-from chainfl.types import Rule
+from chainfl.learning.recipe import Recipe
+from chainfl.names import unknown
+from chainfl.protocol.term_table import TERM
 
-RULE_VALUES: Final[Mapping[str, float]] = {
-    "alpha": 1.0,
-    "b": 1,
-    "beta": 1.0,
-    "f": 1,
-    "keep": 0.4,
-    "m": 0,
-    "mean": 0,
-    "redraw": 10,
-    "samples": 0,
-    "unique": 1,
-}
-"""What may follow a rule's name, and what holds without it (docs/simulator.md, "Rules")."""
 COMMITTEE_LIMITS: Final = ("half", "none")
 STAKES: Final = ("samples", "equal")
 STOPS: Final = ("rounds", "sabfl")
+SELFISH_METHODS: Final = ("varsel", "local", "fedavg", "fedprox", "skew", "ocs", "per-fl")
+
+
+def _option(default: Any, help_: str, **more: Any) -> Any:
+    """A field with its help; `shown`, `choices` and `least` (the smallest value) where they apply."""
+    return field(default=default, metadata={"help": help_, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,54 +31,47 @@ class Experiment:
     many of each round's workers are poisoned instead. `stop` ends the run early (`sabfl`: docs/simulator.md).
     """
 
-    dataset: str = "mnist-embedded"
-    partition: str = "iid"
-    model: str = "mnist-mlp-small"
+    dataset: str = _option("mnist-embedded", "Data set; npz:PATH for your own")
+    partition: str = _option("iid", "How samples are dealt, such as dirichlet:lambda=0.1")
+    model: str = _option("mnist-mlp-small", "Model")
     recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=0.1))
-    rule: str = "softmax"
-    participants: int = 20
-    committee: int = 5
-    min_updates: int = 1
-    max_updates: int = 0
-    rounds: int = 20
-    hostile: float = 0.0
-    hostile_workers: int = 0
-    worker_attack: str = "label-flip"
-    validator_attack: str = "flipped-scorer"
-    max_hostile_committee: str = "half"
-    stakes: str = "samples"
-    stop: str = "rounds"
-    score_samples: int = 300
-    test_samples: int = 0
-    scale: int = 20
-    seed: int = 0
+    rule: str = _option("softmax", TERM["rule"].help)
+    participants: int = field(default=20, metadata={"least": 1})
+    committee: int = _option(5, TERM["committee_size"].help)
+    min_updates: int = _option(1, "Fewest updates of a round", least=1, shown="what the rule needs")
+    max_updates: int = _option(0, "Most workers of a round", least=0, shown="all")
+    rounds: int = _option(20, TERM["rounds"].help, least=1)
+    hostile: float = _option(0.0, "Part of the participants that is hostile in every role, 0…1")
+    hostile_workers: int = _option(
+        0, "Exactly so many poisoned workers in each round instead", least=0, shown="by --hostile"
+    )
+    worker_attack: str = _option("label-flip", "What hostile workers do, such as alie or scaling:low=0.5")
+    validator_attack: str = _option("flipped-scorer", "What hostile validators do")
+    max_hostile_committee: str = _option(
+        "half",
+        "Hostile members beyond half of a committee score honestly, or there is no limit",
+        choices=COMMITTEE_LIMITS,
+    )
+    stakes: str = _option("samples", "Stake by samples or the same", choices=STAKES)
+    stop: str = _option("rounds", "Stop after the last round, or before it by SABFL's rule", choices=STOPS)
+    score_samples: int = _option(300, "Held-out samples a validator scores on", least=1)
+    test_samples: int = _option(0, "Test samples the head is tested on", least=0, shown="all")
+    scale: int = _option(20, TERM["scale"].help)
+    seed: int = _option(0, "Seed of everything", least=0)
 
     def __post_init__(self) -> None:
+        from chainfl.learning.attacks import hostile_count, validator_attack, worker_attack
+        from chainfl.protocol.terms import parse_rule
+
         parse_rule(self.rule)
         worker_attack(self.worker_attack)
         validator_attack(self.validator_attack)
-        for name, known in (
-            ("max_hostile_committee", COMMITTEE_LIMITS),
-            ("stakes", STAKES),
-            ("stop", STOPS),
-        ):
-            if getattr(self, name) not in known:
-                raise InputError(f"{name} is {getattr(self, name)!r}; there are: {', '.join(known)}")
-        for name, least in (
-            ("participants", 1),
-            ("rounds", 1),
-            ("score_samples", 1),
-            ("min_updates", 1),
-            ("max_updates", 0),
-            ("hostile_workers", 0),
-            ("test_samples", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        _check_choices(self)
+        _check_least(self)
+
+        hostile_count(self.participants, self.hostile)
         if self.committee < 3 or self.committee % 2 == 0:
             raise InputError(f"a committee has an odd size of at least 3, not {self.committee}")
-        hostile_count(self.participants, self.hostile)
         if self.workers < 1:
             raise InputError(
                 f"{self.participants} participants leave nobody to work beside a committee of {self.committee}"
@@ -95,6 +83,8 @@ class Experiment:
     @property
     def elects(self) -> bool:
         """Whether the committee trains too and elects its successor."""
+        from chainfl.protocol.terms import parse_rule
+
         return parse_rule(self.rule)[0].is_elected
 
     @property
@@ -106,18 +96,51 @@ class Experiment:
     @property
     def hostile_participants(self) -> int:
         """How many participants are hostile."""
+        from chainfl.learning.attacks import hostile_count
+
         return hostile_count(self.participants, self.hostile)
 
 
-def parse_rule(text: str) -> tuple[Rule, dict[str, float]]:
-    """A rule and all its parameters from text such as `fedrob:b=2,alpha=0.88`.
+@dataclass(frozen=True, slots=True)
+class Selfish:
+    """What the stakeholder trains, for how many internal clients, with how many external ones a round."""
 
-    Raises:
-        UnknownNameError: no such rule or parameter; lists the known ones.
-    """
-    rules = {rule.name_text: rule for rule in Rule}
-    name, values = names.parse_call("rule", text, dict.fromkeys(rules, RULE_VALUES))
-    return rules[name], values
+    dataset: str = "mnist-embedded"
+    partition: str = "shards:per=2"
+    model: str = "varsel-logistic"
+    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=0.1, batch=32, local_steps=3))
+    method: str = "varsel"
+    clients: int = 60
+    internal: int = _option(2, "Selfish presets: internal clients")
+    budget: int = _option(10, "Selfish presets: external clients a round", least=1)
+    rounds: int = field(default=100, metadata={"least": 1})
+    proximal: float = 0.1
+    inner_rate: float = _option(0.01, "Selfish presets: learning rate of per-fl's step ahead")
+    scale: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in SELFISH_METHODS:
+            raise unknown("method", self.method, SELFISH_METHODS)
+        if not 1 <= self.internal < self.clients:
+            raise InputError(f"{self.internal} internal of {self.clients} clients: some must be external")
+        _check_least(self)
+
+
+def _check_choices(experiment: Experiment) -> None:
+    for each in fields(experiment):
+        known = each.metadata.get("choices")
+        value = getattr(experiment, each.name)
+        if known is not None and value not in known:
+            raise InputError(f"{each.name} is {value!r}; there are: {', '.join(known)}")
+
+
+def _check_least(experiment: Experiment | Selfish) -> None:
+    for each in fields(experiment):
+        least = each.metadata.get("least")
+        value = getattr(experiment, each.name)
+        if least is not None and value < least:
+            raise InputError(f"{each.name} must be at least {least}, not {value}")
 
 
 def as_plain(experiment: Experiment) -> dict[str, Any]:
@@ -138,8 +161,16 @@ def from_plain(values: Mapping[str, Any]) -> Experiment:
 
 
 def with_changes(experiment: Experiment, changes: Mapping[str, Any]) -> Experiment:
-    """The experiment with what a caller gave; None means not given. Names of the recipe are taken too."""
+    """The experiment with what a caller gave; None means not given. Names of the recipe are taken too.
+
+    Raises:
+        InputError: a change has no place in such an experiment.
+    """
     given = {name: value for name, value in changes.items() if value is not None}
-    recipe_names = {each.name for each in fields(Recipe)}
-    recipe = replace(experiment.recipe, **{k: v for k, v in given.items() if k in recipe_names})
-    return replace(experiment, recipe=recipe, **{k: v for k, v in given.items() if k not in recipe_names})
+    own = {each.name for each in fields(Experiment)}
+    in_recipe = {each.name for each in fields(Recipe)}
+    for name in sorted(given.keys() - own - in_recipe):
+        raise InputError(f"--{name.replace('_', '-')} is for selfish experiments: take a varsel- preset")
+
+    recipe = replace(experiment.recipe, **{k: v for k, v in given.items() if k in in_recipe})
+    return replace(experiment, recipe=recipe, **{k: v for k, v in given.items() if k in own})

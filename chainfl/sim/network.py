@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from chainfl.audit.challenge import find_lie
-from chainfl.audit.history import LoggedEvent, PlayedRound
+from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import verify_round
 from chainfl.errors import ParameterRangeError
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, LoggedEvent
 from chainfl.protocol.events import RoundEnded
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import is_over, may_score, revealed_vectors, trains, voters

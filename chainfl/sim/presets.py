@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from chainfl.errors import UnknownNameError
-from chainfl.learning.names import unknown
 from chainfl.learning.train import Recipe
+from chainfl.names import unknown
 from chainfl.sim.experiment import Experiment
 
 _LH, _HH = "dirichlet:lambda=1", "dirichlet:lambda=0.1"

@@ -29,6 +29,7 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.fold import take
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.term_table import BUDGET
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
@@ -38,7 +39,6 @@ from chainfl.sim.faithful import SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.sim.population import Adversary, Population
-from chainfl.sim.terms import BUDGET
 from chainfl.types import Address, Id, Phase, TaskConfig
 
 _KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))

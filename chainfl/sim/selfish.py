@@ -20,41 +20,13 @@ from chainfl.learning.dataset import Dataset, Samples
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import score, score_many
 from chainfl.learning.models import Flat, initial_flat
-from chainfl.learning.names import unknown
 from chainfl.learning.partition import partition
 from chainfl.learning.train import Job, Recipe, train, train_many
+from chainfl.names import unknown
 from chainfl.protocol.combine import combine
+from chainfl.sim.experiment import Selfish as Selfish
 from chainfl.sim.varsel import choose, step_shares
 from chainfl.types import TOTAL
-
-
-@dataclass(frozen=True, slots=True)
-class Selfish:
-    """What the stakeholder trains, for how many internal clients, with how many external ones a round."""
-
-    dataset: str = "mnist-embedded"
-    partition: str = "shards:per=2"
-    model: str = "varsel-logistic"
-    recipe: Recipe = field(default_factory=lambda: Recipe(learning_rate=0.1, batch=32, local_steps=3))
-    method: str = "varsel"
-    clients: int = 60
-    internal: int = 2
-    budget: int = 10
-    rounds: int = 100
-    proximal: float = 0.1
-    inner_rate: float = 0.01
-    scale: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise unknown("method", self.method, METHODS)
-        if not 1 <= self.internal < self.clients:
-            raise InputError(f"{self.internal} internal of {self.clients} clients: some must be external")
-        if self.budget < 1:
-            raise InputError(f"the budget must be at least 1, not {self.budget}")
-        if self.rounds < 1:
-            raise InputError(f"rounds must be at least 1, not {self.rounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +71,10 @@ class SelfishSetup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The models that count in a round and the part of each; the parts add up to one."""
+    """The models that count in a round, the share of each, and how many external ones there are."""
 
     models: NDArray[np.float32]
-    parts: Sequence[float]
+    shares: Sequence[int]
     external: int
 
 
@@ -113,11 +85,9 @@ def _varsel(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Norms of all, updates of the sampled; the parts minimise the variance bound."""
     internal = setup.experiment.internal
     rows = setup.updates(head_D, range(len(setup.clients)), round_)
-    chosen = choose(
-        rows[:internal] - head_D, rows[internal:] - head_D, setup.experiment.budget, setup.rng(round_)
-    )
-    parts = step_shares(internal, chosen.sampled, chosen.exact, setup.external)
-    return Step(rows, parts, len(chosen.sampled))
+    vectors = [encode(row, setup.experiment.scale) for row in rows]
+    chosen = choose(vectors[:internal], vectors[internal:], setup.experiment.budget, setup.rng(round_))
+    return Step(rows, step_shares(internal, chosen, setup.external), len(chosen.sampled))
 
 
 def _local(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
@@ -154,7 +124,7 @@ def _ocs(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     taken = setup.rng(round_).random(setup.external) < chances
     inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / setup.external * budget
     weights = np.concatenate([np.ones(internal), inverse])
-    return Step(rows, list(weights / weights.sum()), int(taken.sum()))
+    return Step(rows, whole_shares(list(weights / weights.sum())), int(taken.sum()))
 
 
 def _per_fl(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
@@ -173,6 +143,7 @@ METHODS: Final[Mapping[str, Method]] = {
     "ocs": _ocs,
     "per-fl": _per_fl,
 }
+"""The step of each method; the names are `SELFISH_METHODS`."""
 
 SELFISH: Final[Mapping[str, Selfish]] = {
     "varsel-small": Selfish(clients=30, budget=5, rounds=20),
@@ -243,30 +214,35 @@ def first_progress(experiment: Selfish) -> SelfishProgress:
 def play_selfish(setup: SelfishSetup, progress: SelfishProgress | None = None) -> Iterator[SelfishFacts]:
     """The rounds that are left: the method's step, exactly combined, tested on what the internal clients care for.
 
-    `course` moves on with every round; without it the run starts anew.
+    `progress` moves on with every round; without it the run starts anew.
     """
     experiment = setup.experiment
     progress = first_progress(experiment) if progress is None else progress
     for round_ in range(len(progress.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
         step = METHODS[experiment.method](setup, decode(progress.head, experiment.scale), round_)
-        progress.head = combine_parts(step.models, step.parts, experiment.scale)
+        progress.head = combine_models(step.models, step.shares, experiment.scale)
         one = SelfishFacts(
             round_,
             merkle.root(progress.head).hex(),
             internal_accuracy(setup, decode(progress.head, experiment.scale), round_),
             step.external,
-            float(sum(step.parts[experiment.internal :])),
+            sum(step.shares[experiment.internal :]) / TOTAL,
             time.perf_counter() - started,
         )
         progress.facts.append(one)
         yield one
 
 
-def combine_parts(models: NDArray[np.float32], parts: Sequence[float], scale: int) -> Vector:
-    """The exact combination of models with parts that add up to one, as integer shares."""
+def whole_shares(parts: Sequence[float]) -> list[int]:
+    """Parts that add up to one as integer shares; the rest goes to the first."""
     shares = [int(part * TOTAL) for part in parts]
     shares[0] += TOTAL - sum(shares)
+    return shares
+
+
+def combine_models(models: NDArray[np.float32], shares: Sequence[int], scale: int) -> Vector:
+    """The exact combination of models; what has no share is left out."""
     vectors = [encode(model, scale) if share else None for model, share in zip(models, shares, strict=True)]
     return combine(None, vectors, [0, *shares])
 
@@ -324,4 +300,4 @@ def _with_internal(setup: SelfishSetup, external: Sequence[int]) -> list[int]:
 
 
 def _equal(rows: NDArray[np.float32], setup: SelfishSetup) -> Step:
-    return Step(rows, [1 / len(rows)] * len(rows), len(rows) - setup.experiment.internal)
+    return Step(rows, whole_shares([1 / len(rows)] * len(rows)), len(rows) - setup.experiment.internal)

@@ -9,6 +9,7 @@ import numpy as np
 from chainfl.blobs import name_model, put_model
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256, training_seed
+from chainfl.codec.text import ETHER
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError
 from chainfl.learning.attacks import validator_attack, worker_attack
@@ -19,7 +20,8 @@ from chainfl.learning.partition import partition
 from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import BadConfigError
-from chainfl.protocol.terms import MAX_WEIGHT, UNITS_PER_MIN_STAKE, Floors
+from chainfl.protocol.term_table import BUDGET, UNITS_PER_MIN_STAKE
+from chainfl.protocol.terms import MAX_WEIGHT, Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.experiment import Experiment
@@ -27,7 +29,7 @@ from chainfl.sim.faithful import FaithfulNetwork, SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.population import Adversary, Engine, Population, train_here
 from chainfl.sim.quick import QuickNetwork
-from chainfl.sim.terms import BUDGET, ETHER, terms_of
+from chainfl.sim.terms import terms_of
 from chainfl.types import Address, Id, TaskConfig
 
 CHAIN_ID = 31337

@@ -1,9 +1,13 @@
 """Where a store is, as one word: `dir:PATH`, `ipfs:MULTIADDR`, or the URL of an IPFS daemon's RPC."""
 
+import os
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from chainfl.errors import InputError
@@ -12,6 +16,10 @@ from chainfl.store.ipfs import Endpoint, IpfsSettings, IpfsStore
 
 DEFAULT_PORT = 5001
 FORMS = "dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001"
+AUTH_FILE = "CHAINFL_IPFS_AUTH_FILE"
+"""Names a file with the credentials of an IPFS daemon, in the form of Kubo's `--api-auth`."""
+
+_MAX_AUTH_BYTES = 4096
 
 
 def open_store(address: str, settings: IpfsSettings | None = None) -> DirectoryStore | IpfsStore:
@@ -24,10 +32,38 @@ def open_store(address: str, settings: IpfsSettings | None = None) -> DirectoryS
     if scheme == "dir" and rest:
         return DirectoryStore(rest)
     if scheme == "ipfs":
-        return IpfsStore(parse_multiaddr(rest), settings)
+        return IpfsStore(_authorized(parse_multiaddr(rest)), settings)
     if scheme in ("http", "https"):
-        return IpfsStore(parse_url(address), settings)
+        return IpfsStore(_authorized(parse_url(address)), settings)
     raise InputError(f"store address {address!r:.200}: expected {FORMS}")
+
+
+def _authorized(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the credentials that the environment names a file of, if it does."""
+    path = os.environ.get(AUTH_FILE)
+    return replace(endpoint, authorization=read_authorization(Path(path))) if path else endpoint
+
+
+def read_authorization(path: Path) -> str:
+    """The header of `bearer:TOKEN` or `basic:USER:PASSWORD`, the first line of a file; messages do not repeat it.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.read(_MAX_AUTH_BYTES).partition(b"\n")[0].decode().strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"{AUTH_FILE}: {path} cannot be read: {reason}") from None
+
+    kind, _, secret = line.partition(":")
+    is_visible = all(" " < letter <= "~" for letter in secret)
+    if kind == "bearer" and secret and is_visible:
+        return f"Bearer {secret}"
+    if kind == "basic" and ":" in secret and secret.isprintable():
+        return f"Basic {b64encode(secret.encode()).decode()}"
+    raise InputError(f"{AUTH_FILE}: {path} must hold bearer:TOKEN or basic:USER:PASSWORD")
 
 
 _HOST = re.compile(r"[A-Za-z0-9_:-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
@@ -61,7 +97,7 @@ def parse_url(text: str) -> Endpoint:
         raise InputError("store address: expected a URL such as http://127.0.0.1:5001") from error
     if parts.username is not None or parts.password is not None:
         raise InputError(
-            "store address: a user or password does not belong in it; use a local daemon or a tunnel"
+            f"store address: a user or password does not belong in it; put them in a file and name it in {AUTH_FILE}"
         )
     is_bare = parts.path in ("", "/", "/api/v0", "/api/v0/") and not parts.query and not parts.fragment
     host = parts.hostname or ""

@@ -2,32 +2,36 @@
 
 The daemon is not trusted: what it returns is checked against name and size, every call has a time limit that
 also holds when bytes trickle in, and a call that never arrived is tried again with growing pauses. All calls
-may be repeated without harm, for names follow from content. docs/adr/0003-ipfs-client.md says why this speaks
-HTTP itself.
+may be repeated without harm, for names follow from content. docs/adr/0003-ipfs-client.md says why no client of
+IPFS is used.
 """
 
 import copy
+import ipaddress
 import json
 import math
 import secrets
-import socket
-import threading
+import ssl
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from queue import Empty, LifoQueue
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
 
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from chainfl.bounded_http import BOUNDED_POOLS, TooLongError, bounded
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.errors import (
     BlobNotFoundError,
     BlobTooLargeError,
     CidError,
+    InputError,
     StoreError,
     StoreFullError,
     StoreTimeoutError,
@@ -38,6 +42,13 @@ from chainfl.store._window import in_order
 MAX_ANSWER_BYTES = 1 << 16
 
 _READ_BYTES = 1 << 18
+_FRAME_BYTES = 1 << 20
+"""Received besides the body: headers, trailers."""
+_FRAMES = 8
+"""Bytes received for each of the body, at most: it may come in pieces of one byte, which take six."""
+_KEPT = 64
+"""Connections that are kept for later calls."""
+_GATEWAY_FAILURES = (502, 503, 504)
 _FORMATS = {Codec.RAW: "raw", Codec.DAG_CBOR: "dag-cbor"}
 
 
@@ -48,10 +59,30 @@ class Endpoint:
     host: str
     port: int
     tls: bool = False
+    authorization: str = field(default="", repr=False)
+    """The header that a daemon with `API.Authorizations`, or a server in front of it, asks for; never shown."""
+
+    def __post_init__(self) -> None:
+        if self.authorization and not (self.tls or self.is_local):
+            raise InputError(f"{self}: credentials are only sent over https, or to this machine")
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, which no proxy leads to."""
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host == "localhost"
+
+    @property
+    def proxy(self) -> str:
+        """The proxy on the way, as the environment says (`HTTPS_PROXY`, `NO_PROXY` …); none if empty."""
+        if self.is_local or proxy_bypass(self.host):
+            return ""
+        return getproxies().get("https" if self.tls else "http", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +104,18 @@ class IpfsStore:
     def __init__(self, endpoint: Endpoint, settings: IpfsSettings | None = None) -> None:
         self._endpoint = endpoint
         self._settings = settings or IpfsSettings()
-        self._idle: LifoQueue[HTTPConnection] = LifoQueue()
+        self._connections = _connections(endpoint)
         self._boundary = secrets.token_hex(16)
         self._until = math.inf
         self._whole: IpfsStore | None = None
-        weakref.finalize(self, _drain, self._idle)
+        weakref.finalize(self, self._connections.clear)
 
     def __repr__(self) -> str:
         return f"IpfsStore({str(self._endpoint)!r})"
 
     def close(self) -> None:
         """Close idle connections; the store can be used again."""
-        _drain(self._idle)
+        self._connections.clear()
 
     def within(self, until: float) -> "IpfsStore":
         """The same store, for a caller whose time ends then: the daemon is told, and no call outlasts it."""
@@ -218,40 +249,50 @@ class IpfsStore:
                 raise StoreTimeoutError(
                     f"{self._endpoint} did not answer {command} in {seconds:.3g} s"
                 ) from error
-            except (OSError, HTTPException, UnicodeError) as error:
+            except _UnreachableError as error:
                 self.close()  # idle connections to a daemon that went away are dead too
                 if not left or time.monotonic() + pause >= deadline:
-                    reason = str(error) or type(error).__name__
                     raise StoreError(
-                        f"{self._endpoint} cannot be reached: {reason}; is the daemon running?"
+                        f"{self._endpoint} cannot be reached{error}; is the daemon running?"
                     ) from error
                 time.sleep(pause)
                 pause *= 2
         raise StoreError(f"{self._endpoint}: no tries allowed; set tries to 1 or more")
 
     def _once(self, path: str, deadline: float, most: int, body: bytes) -> bytes:
-        headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
-        with self._connection() as connection, _until(deadline, _connected(connection, deadline)):
-            connection.request("POST", path, body, headers)
-            with closing(connection.getresponse()) as response:
-                if response.status != 200:
-                    raise _refusal(response)
-                return _read(response, most)
+        """One try; what urllib3 says of a failure is sorted here."""
+        try:
+            with bounded(deadline, _FRAMES * most + _FRAME_BYTES):
+                return self._post(path, most, body)
+        except TooLongError:
+            raise _TooLongError from None
+        except (OSError, HTTPError, UnicodeError) as error:
+            if time.monotonic() >= deadline:
+                raise TimeoutError from error
+            raise _UnreachableError(self._way() + _reason(error)) from error
 
-    @contextmanager
-    def _connection(self) -> Iterator[HTTPConnection]:
-        """A connection of our own for one call; it is used again only when the answer was read to its end."""
-        try:
-            connection = self._idle.get_nowait()
-        except Empty:
-            kind = HTTPSConnection if self._endpoint.tls else HTTPConnection
-            connection = kind(self._endpoint.host, self._endpoint.port)
-        try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        self._idle.put(connection)
+    def _post(self, path: str, most: int, body: bytes) -> bytes:
+        headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
+        if self._endpoint.authorization:
+            headers["Authorization"] = self._endpoint.authorization
+        response = self._connections.urlopen(
+            "POST",
+            f"{self._endpoint}{path}",
+            body=body,
+            headers=headers,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+        with closing(response):  # of an answer that was read to its end, the connection is kept
+            if response.status != 200:
+                raise _refusal(response)
+            return _read(response, most)
+
+    def _way(self) -> str:
+        proxy = urllib3.util.parse_url(self._endpoint.proxy) if self._endpoint.proxy else None
+        return f" through the proxy {proxy.host}:{proxy.port}: " if proxy else ": "
 
     def _form(self, data: Octets) -> bytes:
         head = (
@@ -262,10 +303,27 @@ class IpfsStore:
         return b"".join((head.encode(), data, f"\r\n--{self._boundary}--\r\n".encode()))
 
 
-def _drain(idle: LifoQueue[HTTPConnection]) -> None:
-    with suppress(Empty):
-        while True:
-            idle.get_nowait().close()
+def _connections(endpoint: Endpoint) -> urllib3.PoolManager:
+    """Kept connections, through a proxy where one is on the way.
+
+    Raises:
+        InputError: the proxy is of a kind whose answers cannot be bounded.
+    """
+    options: dict[str, Any] = {"maxsize": _KEPT}
+    if endpoint.tls:
+        options["ssl_context"] = ssl.create_default_context()
+    if endpoint.proxy:
+        proxy = urllib3.util.parse_url(endpoint.proxy)
+        if proxy.scheme != "http" or not proxy.host:
+            raise InputError(f"{endpoint}: the proxy on the way must be http://HOST:PORT, not {proxy.scheme}")
+        credentials = urllib3.make_headers(proxy_basic_auth=proxy.auth) if proxy.auth else None
+        manager: urllib3.PoolManager = urllib3.ProxyManager(
+            endpoint.proxy, proxy_headers=credentials, **options
+        )
+    else:
+        manager = urllib3.PoolManager(**options)
+    manager.pool_classes_by_scheme = BOUNDED_POOLS
+    return manager
 
 
 class _TooLongError(Exception):
@@ -276,47 +334,11 @@ class _RefusedError(StoreError):
     """The daemon understood and said no."""
 
 
-def _connected(connection: HTTPConnection, deadline: float) -> socket.socket:
-    """The connection's socket, opened if it was not; no single operation on it outlasts the deadline."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    connection.timeout = left
-    if connection.sock is None:
-        connection.connect()
-    connection.sock.settimeout(left)
-    return connection.sock
+class _UnreachableError(Exception):
+    """A call did not arrive, or its answer did not."""
 
 
-@contextmanager
-def _until(deadline: float, sock: socket.socket) -> Iterator[None]:
-    """Cut the connection at the deadline: a limit on each read alone would let bytes trickle for ever.
-
-    The socket is held here, for a connection forgets it when the daemon says that it will hang up after the answer.
-    """
-    is_over = threading.Event()
-
-    def cut() -> None:
-        is_over.set()
-        with suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(deadline - time.monotonic(), cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except Exception as error:
-        if is_over.is_set():
-            raise TimeoutError from error
-        raise
-    finally:
-        timer.cancel()
-    if is_over.is_set():  # a cut can look like the end of the answer
-        raise TimeoutError
-
-
-def _read(response: HTTPResponse, most: int) -> bytes:
+def _read(response: urllib3.BaseHTTPResponse, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while part := response.read(min(_READ_BYTES, most + 1 - size)):
@@ -324,20 +346,30 @@ def _read(response: HTTPResponse, most: int) -> bytes:
         size += len(part)
         if size > most:
             raise _TooLongError
-    if response.length:
-        raise IncompleteRead(b"", response.length)
     return b"".join(parts)
 
 
-def _refusal(response: HTTPResponse) -> StoreError:
+def _reason(error: Exception) -> str:
+    """Why a call did not arrive, in the words of whatever failed first."""
+    while error.__cause__ is not None or isinstance(error.__context__, OSError | HTTPError):
+        error = cast(Exception, error.__cause__ or error.__context__)
+    return str(error) or type(error).__name__
+
+
+def _refusal(response: urllib3.BaseHTTPResponse) -> Exception:
     """The daemon's own words, in one line."""
     text = response.read(MAX_ANSWER_BYTES).decode(errors="replace")
     with suppress(ValueError, TypeError, KeyError, RecursionError):
         text = str(json.loads(text)["Message"])
-    line = " ".join(text.split())[:200] or response.reason
+    line = " ".join(text.split())[:200] or response.reason or "no reason given"
+    line = f"{line} (HTTP {response.status})"
     if "no space left" in line.lower():
         return StoreFullError(f"the IPFS daemon has no room left: {line}")
-    return _RefusedError(f"{line} (HTTP {response.status})")
+    if response.status in _GATEWAY_FAILURES:  # said by a server in front of a daemon that is away
+        return HTTPError(line)
+    if response.status in (401, 403):
+        return StoreError(f"{line}: the IPFS daemon wants other credentials; see CHAINFL_IPFS_AUTH_FILE")
+    return _RefusedError(line)
 
 
 def _duration(seconds: float) -> str:

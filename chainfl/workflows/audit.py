@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.trace import trace_of
 from chainfl.audit.verify import Finding, MixHash, Verdict, check_round, worst
 from chainfl.blobs import get_record
@@ -31,8 +31,7 @@ class AuditedRound:
 def played_rounds(reader: TaskReader) -> list[PlayedRound]:
     """All rounds of a task that its chain tells of; the last one may be open."""
     reader.refresh()
-    log = [LoggedEvent(logged.event, logged.block_number) for logged in reader.log]
-    return list(rounds(reader.created, log))
+    return list(rounds(reader.created, reader.log))
 
 
 def audit(

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chainfl.audit import evidence
-from chainfl.audit.bundle import Bundle, BundleWriter, Subject, Taker, begin_bundle, open_bundle, walk_round
+from chainfl.audit.bundle import Bundle, BundleWriter, Subject, begin_bundle, open_bundle
 from chainfl.audit.evidence import ProvenChain
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
+from chainfl.audit.walk import Taker, walk_round
 from chainfl.chain.abi import decode_log
 from chainfl.chain.code import Contracts, contracts_of
 from chainfl.codec import car
 from chainfl.codec.cid import Cid
+from chainfl.codec.text import hex_of
 from chainfl.errors import (
     BlobNotFoundError,
     BlobTooLargeError,
@@ -24,7 +26,7 @@ from chainfl.errors import (
     VerificationError,
 )
 from chainfl.limits import DEFAULT_LIMITS, Limits
-from chainfl.ports import BlobStore
+from chainfl.ports import BlobStore, LoggedEvent
 from chainfl.protocol.events import TaskCreated
 from chainfl.protocol.state import new_task
 from chainfl.types import Address, Digest, OnProgress
@@ -90,7 +92,7 @@ def export_bundle(
     place = endpoint.place_of(w3, block)
     code_of = cache(lambda at: endpoint.read_code(w3, at, place.number))
     contracts = contracts_of(task, code_of)
-    on_progress(f"block {place.number} {_hex(place.hash)}: contracts are this release's")
+    on_progress(f"block {place.number} {hex_of(place.hash)}: contracts are this release's")
     # First of all, for a node soon forgets the state of a block.
     proofs = [
         endpoint.prove_account(w3, at, code_of(at), place.number) for at in contracts.addresses.values()
@@ -138,7 +140,7 @@ def verify_bundle(
     with open_bundle(path) as bundle:
         subject = bundle.subject
         if task is not None and subject.task != task:
-            raise BundleError(f"the bundle is about task {_hex(subject.task)}, not {_hex(task)}")
+            raise BundleError(f"the bundle is about task {hex_of(subject.task)}, not {hex_of(task)}")
         if number is not None and subject.round not in (None, number):
             raise InputError(f"the bundle holds round {subject.round} only, not round {number}")
         proven = prove_task(bundle, block_hash)
@@ -157,7 +159,7 @@ def prove_task(bundle: Bundle, block_hash: Digest) -> ProvenTask:
     """
     subject = bundle.subject
     if subject.hash != block_hash:
-        raise BundleError(f"the bundle rests on block {_hex(subject.hash)}, not on {_hex(block_hash)}")
+        raise BundleError(f"the bundle rests on block {hex_of(subject.hash)}, not on {hex_of(block_hash)}")
     chain = _follow(subject, bundle.items("headers", evidence.MAX_HEADER_BYTES))
     codes = evidence.read_accounts(bundle.items("accounts", evidence.MAX_ACCOUNT_BYTES), chain.state_root)
     try:
@@ -299,10 +301,10 @@ def _expect_contracts(subject: Subject, contracts: Contracts, proven: set[Addres
     }
     for name, (found, expected) in told.items():
         if found != expected:
-            raise BundleError(f"root: {name} is {_hex(found)}, the contracts say {_hex(expected)}")
+            raise BundleError(f"root: {name} is {hex_of(found)}, the contracts say {hex_of(expected)}")
     unneeded = proven - set(contracts.addresses.values())
     if unneeded:
-        raise BundleError(f"account {_hex(min(unneeded))}: it has no part in the task")
+        raise BundleError(f"account {hex_of(min(unneeded))}: it has no part in the task")
 
 
 def _counted(headers: Iterator[bytes], total: int, on_progress: OnProgress) -> Iterator[bytes]:
@@ -321,7 +323,3 @@ def _endpoint_to_blame() -> Iterator[None]:
         raise LedgerError(
             f"what the endpoint tells does not add up: {error}; was there a reorg? run again"
         ) from error
-
-
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()

@@ -26,6 +26,8 @@ from chainfl.codec.commitments import commitment, keccak256, validator_payload, 
 from chainfl.codec.merkle import fold
 from chainfl.errors import ChainflError, OutsideError
 from chainfl.protocol.shares import head_share
+from chainfl.protocol.term_table import TERMS, Unit
+from chainfl.protocol.terms import default_terms
 from chainfl.report import Bar, Report, bar, narrate, report
 from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
 from scripts.benches._command import bench_parser, show
@@ -299,45 +301,24 @@ def who(id_: int) -> Address:
 
 def terms(rule: Rule, statistic: Statistic, updates: int, depth: int = DEPTH, alpha: int = WAD) -> TaskConfig:
     """Terms for this many workers, all of whom train and have a part where the rule allows it."""
-    return TaskConfig(
+    phases: dict[str, Any] = {term.name: PHASE_SECONDS for term in TERMS if term.unit is Unit.SECONDS}
+    return replace(
+        default_terms(rule.name_text, 64 << depth, COMMITTEE, updates),
         manifest=CID,
         first_root=known("head", depth).root,
         first_model=CID,
-        dimension=64 << depth,
-        depth=depth,
-        scale=20,
-        rule=rule,
         statistic=statistic,
         beta=WAD,
         alpha=alpha,
         tolerated=0,
         selected=updates if rule is Rule.MULTI_KRUM else 0,
         keep=WAD,
-        by_samples=False,
-        unique_roots=True,
-        committee_size=COMMITTEE,
-        redraw_every=10,
         min_updates=updates,
         max_updates=updates,
         max_samples=10_000,
         rounds=10,
-        target=0,
-        min_stake=ETHER,
-        train_seconds=PHASE_SECONDS,
-        reveal_seconds=PHASE_SECONDS,
-        score_seconds=PHASE_SECONDS,
-        tally_seconds=PHASE_SECONDS,
-        propose_seconds=PHASE_SECONDS,
-        challenge_seconds=PHASE_SECONDS,
-        workers_part=6 * WAD // 10,
-        committee_part=3 * WAD // 10,
         caller_fee=10**12,
-        dev_cap=WAD,
-        lie_slash=WAD // 2,
-        liveness_slash=WAD // 100,
-        no_reveal_slash=WAD // 20,
-        finder_part=WAD // 5,
-        burn_part=WAD // 2,
+        **phases,
     )
 
 

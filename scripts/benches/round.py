@@ -25,6 +25,7 @@ from websockets.sync.client import connect
 
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
+from chainfl.codec.text import ETHER
 from chainfl.devnet.processes import (
     Devnet,
     Person,
@@ -43,7 +44,7 @@ from chainfl.sim.replay import ReplayParticipant, read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
 from chainfl.workflows.audit import trace_task
-from chainfl.workflows.sponsor import ETHER, Terms
+from chainfl.workflows.sponsor import Terms
 from scripts.benches._command import bench_parser, show
 
 PARTICIPANTS, COMMITTEE, EPOCHS, SAMPLES = 12, 3, 4, 2_000

@@ -9,7 +9,6 @@ from fastapi.testclient import TestClient
 
 from chainfl.api.app import create_app
 from chainfl.api.follower import Follower
-from chainfl.api.memory import MemorySource
 from chainfl.api.settings import ApiSettings
 from chainfl.api.source import EventSource
 from chainfl.audit.challenge import find_lie
@@ -23,6 +22,7 @@ from chainfl.roles.worker import commit_update, reveal_update
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network
 from chainfl.types import Address, Id, Phase, Rule
+from tests.api.memory import MemorySource
 from tests.sim.network import network
 
 LIE_AT = 123

@@ -11,8 +11,9 @@ from fastapi.testclient import TestClient
 
 from chainfl.api.follower import Follower
 from chainfl.api.index import Index
-from chainfl.api.indexer import KEPT_STATES, TaskLine
+from chainfl.api.indexer import TaskLine
 from chainfl.api.live import Hub
+from chainfl.api.past import KEPT_STATES
 from chainfl.api.source import EventSource, Snapshot
 from chainfl.audit.history import rounds
 from chainfl.errors import LedgerError, StoreError

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from chainfl.audit.bundle import walk_round
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.verify import check_round
+from chainfl.audit.walk import walk_round
 from chainfl.codec import cbor
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import BlobNotFoundError
+from chainfl.ports import LoggedEvent
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Outcome, Rule

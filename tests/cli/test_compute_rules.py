@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 REPORT = Draft202012Validator(json.loads((ROOT / "docs" / "schemas" / "report.json").read_text()))
 SEED = "0x" + keccak256(b"seed").hex()
 
+DRAW: dict[str, Json] = {"seed": SEED, "weights": [1] * 6, "committee_size": 3, "max_updates": 8}
+
 Answer = Mapping[str, Any]
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -212,8 +214,13 @@ def test_on_ranks_the_included_are_paid_equally() -> None:
 @pytest.mark.parametrize(
     ("command", "question", "message"),
     [
-        ("shares", {}, "input.committee_size: expected an integer, found null"),
-        ("shares", {"committee_size": 4}, "input.committee_size: 4 is even; a committee is odd"),
+        ("shares", {}, "input.committee_size: this value is missing, and needed"),
+        ("shares", {"committee_size": None}, "input.committee_size: expected an integer, found null"),
+        (
+            "shares",
+            {"committee_size": 4, "scores": []},
+            "input.committee_size: 4 is even; a committee is odd",
+        ),
         ("shares", {"committee_size": 3, "scores": []}, "input.scores: 0 members revealed"),
         ("shares", {"committee_size": 3, "scores": [[]]}, "input.scores[0]: the head's loss comes first"),
         (
@@ -224,7 +231,7 @@ def test_on_ranks_the_included_are_paid_equally() -> None:
         (
             "shares",
             {"committee_size": 3, "scores": [[2**64]]},
-            "input.scores[0][0]: 18446744073709551616 is not",
+            "input.scores[0][0]: 18446744073709551616 is too large: give at most 18446744073709551615",
         ),
         (
             "shares",
@@ -253,15 +260,54 @@ def test_on_ranks_the_included_are_paid_equally() -> None:
             'input.rule: only "committee-near"',
         ),
         ("draw", {"seed": "0x00"}, "input.seed: expected 32 bytes, found 1"),
-        ("draw", {"seed": SEED, "round": 1}, 'input: give either "seed" or what makes it'),
-        ("draw", {"seed": SEED, "weights": [[1, 1], [1, 1]]}, "input.weights: ids ascend, each once"),
-        ("draw", {"elected": [1]}, 'input.elected: only "committee-near"'),
+        ("draw", DRAW | {"round": 1}, 'input: give either "seed" or what makes it'),
+        ("draw", {**DRAW, "weights": [[1, 1], [1, 1]]}, "input.weights: ids ascend, each once"),
+        ("draw", {**DRAW, "weights": [[1, 2, 3]]}, "input.weights[0]: 3 values, where there are at most 2"),
+        ("draw", {**DRAW, "weights": [[1]]}, "input.weights[0][1]: this value is missing"),
+        ("draw", {**DRAW, "weights": ["x"]}, "input.weights[0]: 'x' is not an integer"),
+        ("draw", DRAW | {"elected": [1]}, 'input.elected: only "committee-near"'),
+        ("draw", {**DRAW, "max_updates": 129}, "input.max_updates: 129 is too large: give at most 128"),
+        (
+            "draw",
+            {"weights": [1] * 6, "committee_size": 3, "max_updates": 8},
+            'input.chain_id: needed where no "seed" is given',
+        ),
         (
             "draw",
             {"seed": SEED, "weights": [1, 1, 0, 1, 1], "committee_size": 3, "max_updates": 8},
             "input.weights: 4 accounts have a weight; a draw opens with 5 or more",
         ),
-        ("reward", {"escrow": 1, "rounds": 0}, "input.rounds: 0 is not within 1 to"),
+        ("reward", {"escrow": 1, "rounds": 0}, "input.rounds: 0 is too small: give at least 1"),
+        (
+            "reward",
+            {"escrow": 12, "rounds": 1, "caller_fee": 2, "workers_part": 0, "committee_part": 0},
+            "input.caller_fee: 2 is too large: give at most 1",
+        ),
+        (
+            "reward",
+            {"escrow": 1, "rounds": 1, "workers_part": WAD, "committee_part": 1},
+            "input.committee_part: give at most 0, what the workers leave",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1, True]]},
+            "input.scores[0][1]: expected an integer, found a boolean",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [7]},
+            "input.scores[0]: expected an array, found an integer",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1]], "rule": "krum", "tolerated": 63},
+            "input.tolerated: the rule needs 129 updates; a round has at most 128",
+        ),
+        (
+            "shares",
+            {"committee_size": 3, "scores": [[1]], "rule": "krum", "tolerated": 1, "min_updates": 4},
+            "input.min_updates: 4 is too small: the rule needs 5",
+        ),
         (
             "reward",
             {"escrow": 1, "rounds": 1, "workers_part": 0, "committee_part": 0},

@@ -26,6 +26,17 @@ HOSTILE = {
     "keys not in byte order": b"\xa2\x61b\x01\x61a\x02",
     "keys not in length order": b"\xa2\x62aa\x01\x61b\x02",
     "a key that is not text": b"\xa1\x01\x01",
+    "a negative integer in a longer form": b"\x38\x01",
+    "a text's length in a longer form": b"\x78\x01a",
+    "a list's length in a longer form": b"\x98\x01\x01",
+    "a map's length in a longer form": b"\xb8\x01\x61a\x01",
+    "a key's length in a longer form": b"\xa1\x78\x01a\x01",
+    "a float of 32 bits": b"\xfa\x3f\x80\x00\x00",
+    "not a number": b"\xfb\x7f\xf8" + bytes(6),
+    "a link with a byte after its digest": b"\xd8\x2a\x58\x26\x00" + bytes(Cid.raw(bytes(32))) + b"\x00",
+    "a link with its bytes in itself": b"\xd8\x2a\x4a\x00\x01\x55\x00\x05hello",
+    "a link's length in a longer form": b"\xd8\x2a\x59\x00\x25\x00" + bytes(Cid.raw(bytes(32))),
+    "more values than are read": b"\x9a\x00\x01\x00\x00" + b"\xf6" * (1 << 16),
     "trailing bytes": b"\x01\x01",
     "an endless list": b"\x9f\x01\xff",
     "endless bytes": b"\x5f\x41a\xff",
@@ -67,6 +78,22 @@ def test_a_value_comes_back_and_has_the_bytes_of_the_dag_cbor_package(value: Val
 
     assert cbor.decode(data) == value
     assert data == dag_cbor.encode(as_library(value))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(Cid.raw(bytes(32))),
+        bytes.fromhex("01858d7d6600edd387d1791c3f65b968b9977d37415919ea839054156a52519b"),
+        bytes.fromhex("0153edc8710e5fead8c7180267647c41b5e75cc0"),
+    ],
+)
+def test_bytes_that_could_be_a_link_stay_bytes(data: bytes) -> None:
+    encoded = cbor.encode(data)
+
+    assert encoded[0] >> 5 == 2
+    assert cbor.decode(encoded) == data
+    assert list(cbor.links(cbor.decode(encoded))) == []
 
 
 @given(st.binary(max_size=60))

@@ -120,3 +120,31 @@ def test_a_list_is_a_trie_under_encoded_indexes() -> None:
 
     assert trie.ordered_root(values) == expected
     assert trie.ordered_root([]) == trie.EMPTY_ROOT
+
+
+LONG = b"x" * 40
+
+
+@pytest.mark.parametrize(
+    ("node", "key", "why"),
+    [
+        ([b"\x27k", LONG], b"k", "a path in the proof is malformed"),
+        ([b"\x40k", LONG], b"k", "a path in the proof is malformed"),
+        ([b"", LONG], b"k", "a path in the proof is malformed"),
+        ([b"\x00", [b"\x20k", LONG[:9]]], b"k", "a path in the proof is malformed"),
+        ([[b"\x20"], LONG], b"k", "cannot be read: a list stands where a byte string belongs"),
+        ([b"\x20k", [LONG]], b"k", "cannot be read: a list stands where a byte string belongs"),
+        ([b"\x16", [b"\x3b", LONG]], b"k", "belongs behind its hash"),
+        ([b"\x20" + LONG, b""], LONG, "nothing under the key"),
+        ([*[LONG[:32]] * 16, b""], b"", "nothing under the key"),
+        ([LONG, b"", b""], b"k", "3 parts, not 2 or 17"),
+        (LONG, b"k", "cannot be read: a byte string stands where a list belongs"),
+    ],
+)
+def test_a_node_that_no_trie_has_proves_nothing_though_its_hash_is_right(
+    node: rlp.Value, key: bytes, why: str
+) -> None:
+    data = rlp.encode(node)
+
+    with pytest.raises(ProofError, match=why):
+        trie.look_up(keccak256(data), key, [data])

@@ -17,7 +17,8 @@ from chainfl.audit.evidence import Header, ProvenChain
 from chainfl.chain import evidence as endpoint
 from chainfl.chain.abi import decode_log, decode_revert, type_name
 from chainfl.chain.code import fill_of, read_task_code
-from chainfl.chain.reader import first_block_with_code, read_call, read_spans
+from chainfl.chain.log import LogReader, events_of
+from chainfl.chain.reader import first_block_with_code, read_call
 from chainfl.chain.rpc import HttpRpc, check_chain, parse_answer
 from chainfl.codec import car, rlp, trie
 from chainfl.codec.cid import Cid, Codec
@@ -191,7 +192,7 @@ _QUESTIONS: Final = (
     lambda w3: list(endpoint.headers(w3, 1, 1)),
     lambda w3: list(endpoint.receipts(w3, [(1, bytes(32))])),
     lambda w3: endpoint.creation_block(w3, FACTORY, TASK, 1, 1),
-    lambda w3: list(read_spans(w3, 1, 1, TASK)),
+    lambda w3: events_of(LogReader(w3).read(1, 1, [TASK]), "the endpoint"),
     lambda w3: read_call(w3, "TrainingTask", TASK, "config"),
     lambda w3: first_block_with_code(w3, TASK, 1, 2),
 )

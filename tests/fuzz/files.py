@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from chainfl.chain.deploy import read_deployment
 from chainfl.chain.keys import address_of, unlock
-from chainfl.cli import compute, compute_rules
+from chainfl.cli import compute, compute_rules, compute_varsel
 from chainfl.cli.inputs import Json, read_object
 from chainfl.codec import rlp
 from chainfl.errors import DataCorruptError, InputError, RlpError, ScoresError, VerificationError
@@ -33,6 +33,7 @@ COMPUTATIONS: Final[tuple[Callable[[dict[str, Json]], Mapping[str, Any]], ...]] 
     compute_rules.draw,
     compute_rules.elect,
     compute_rules.reward,
+    compute_varsel.weights,
 )
 NPY_WORDS: Final = (
     *(

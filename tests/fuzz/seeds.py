@@ -19,7 +19,7 @@ from web3.types import RPCEndpoint
 
 from chainfl import artifacts
 from chainfl.audit.bundle import BundleNode, Page, Subject
-from chainfl.audit.history import LoggedEvent, rounds
+from chainfl.audit.history import rounds
 from chainfl.chain import evidence as endpoint
 from chainfl.chain.abi import type_name
 from chainfl.chain.deploy import DeployedStep, Deployment, write_deployment
@@ -30,6 +30,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest, ModelNode
 from chainfl.codec.scores import ScoreKind, Scores, encode_scores
 from chainfl.codec.vector import encode as encode_vector
+from chainfl.ports import LoggedEvent
 from chainfl.types import Address
 from tests.api.scene import history as memory_history
 from tests.audit.scene import History, history
@@ -357,6 +358,22 @@ def _computations() -> Iterator[bytes]:
                     "committee_part": 3 * wad // 10,
                 },
                 **{"shares": [0, 2**30, 2**30], "deviations": [1, 2, 3], "outcome": "void"},
+            },
+        ),
+        (
+            7,
+            {
+                "distances": [[0, 16, 100], [16, 0, 36], [100, 36, 0]],
+                "internals": [True, True, False],
+                "budget": 1,
+            },
+        ),
+        (
+            7,
+            {
+                "updates": [[0, 1], {"w": [4, 5]}, "0x0000000a00000001"],
+                "internals": [True, False, True],
+                "budget": "2",
             },
         ),
     )

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from eth_abi.abi import encode as abi_encode
 from eth_account import Account
+from eth_hash.auto import keccak as eth_keccak
 from web3 import Web3
 
 from chainfl.blobs import name_model, put_model
@@ -22,6 +24,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
 from chainfl.devnet.processes import CHAIN_ID, free_port, fund, start_anvil
 from chainfl.ports import BlobStore
+from chainfl.protocol.events import Drawn
 from chainfl.roles.participant import Participant
 from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryJournal, MemoryStore
@@ -58,7 +61,7 @@ class Devchain:
         self.rpc("evm_mine", [])
 
     def rpc(self, method: str, params: list[object]) -> object:
-        """A call that only anvil answers."""
+        """A call that web3 has no name for, or changes the answer of."""
         answer = self.w3.provider.make_request(method, params)  # type: ignore[arg-type]
         assert "error" not in answer, answer
         return answer.get("result")
@@ -96,6 +99,22 @@ class ChainTask:
 
     def _now(self) -> int:
         return int(self.chain.w3.eth.get_block("latest")["timestamp"])
+
+
+def expect_seed_of_the_header(task: ChainTask) -> None:
+    """Draw, and compare the seed that the contract tells with one from the client's header by libraries of others."""
+    next(iter(task.people.values())).ledger.draw()
+    reader = task.reader()
+    reader.refresh()
+    (drawn,) = (logged.event for logged in reader.log if isinstance(logged.event, Drawn))
+
+    block = task.chain.rpc("eth_getBlockByNumber", [hex(drawn.block_number), False])
+    assert isinstance(block, dict)
+    randomness = bytes.fromhex(block["mixHash"][2:])
+    fields = (task.chain.chain_id, "0x" + task.address.hex(), drawn.round, randomness)
+
+    assert any(randomness)
+    assert drawn.seed == eth_keccak(abi_encode(["uint256", "address", "uint64", "bytes32"], fields))
 
 
 @contextmanager

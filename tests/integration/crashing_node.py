@@ -128,7 +128,9 @@ def wire(crashes: Crashes) -> Node:
     w3 = open_rpc(plan["rpc_url"])
     signer = LocalSigner(Account.from_key(Path(plan["secret_file"]).read_bytes()))
     confirmations = plan.get("confirmations", 0)
-    sender = Sender(w3, signer, plan["chain_id"], SendSettings(confirmations))
+    sender = Sender(
+        w3, signer, plan["chain_id"], SendSettings(confirmations, plan.get("replace_after", 30.0))
+    )
     broadcast = w3.eth.send_raw_transaction
 
     def send_and_die(raw: bytes) -> Any:

@@ -1,6 +1,7 @@
 """Rounds on a real anvil with the real contracts, read back through events and redone by the audit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,14 +13,19 @@ from web3.types import RPCEndpoint, RPCResponse
 from chainfl.audit.verify import Verdict
 from chainfl.chain.reader import TaskReader, read_call
 from chainfl.chain.rpc import WebSocketRpc, check_chain, open_rpc
-from chainfl.errors import InputError, LedgerError
+from chainfl.codec.records import Layout
+from chainfl.errors import InputError, LedgerError, ProtocolError
+from chainfl.ports import Floats
 from chainfl.protocol import errors
 from chainfl.protocol.events import ScoresRevealed, Silent
 from chainfl.protocol.views import earnings
+from chainfl.roles.participant import Participant
+from chainfl.roles.validator import commit_scores
 from chainfl.types import Outcome, Phase, Rule
 from chainfl.workflows.audit import audit, played_rounds
 from tests.integration.chain import Devchain, open_task
 from tests.protocol.scene import ETHER
+from tests.sim.network import LAYOUT, Judged, Quadratic
 
 Require = Callable[[str], Path]
 
@@ -120,6 +126,57 @@ def test_scores_of_updates_that_a_reorg_took_away_are_judged_anew(chain: Devchai
     chain.rpc("evm_revert", [snapshot])
     chain.skip(1)
     task.live(2, asleep=frozenset({watch.task.by_id(worker).address}))
+
+    watch.refresh()
+    log = [logged.event for logged in watch.log]
+    assert {event.id for event in log if isinstance(event, ScoresRevealed)} == set(watch.task.round.committee)
+    assert {event.id for event in log if isinstance(event, Silent)} == {worker}
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A trainer in whose scoring something happens."""
+
+    trainer: Quadratic
+    happens: Callable[[], None]
+    layout: Layout = LAYOUT
+    samples: int = 100
+
+    def train(self, head_D: Floats, round_: int) -> Floats:
+        """As ever."""
+        return self.trainer.train(head_D, round_)
+
+    def score(self, models_KD: Sequence[Floats]) -> list[Judged]:
+        """As ever, but later."""
+        self.happens()
+        return self.trainer.score(models_KD)
+
+
+def test_scores_are_not_committed_when_a_reorg_changes_the_updates_while_they_are_judged(
+    chain: Devchain,
+) -> None:
+    task = open_task(chain, Rule.SOFTMAX, rounds=1, escrow=ETHER // 5)
+    watch = task.reader()
+    while watch.refresh().round.phase is not Phase.REVEAL:
+        task.turn(watch)
+    worker = min(watch.task.round.updates)
+    late = watch.task.by_id(worker).address
+    committee = frozenset(watch.task.by_id(id_).address for id_ in watch.task.round.committee)
+    snapshot = chain.rpc("evm_snapshot", [])
+    while watch.refresh().round.phase is not Phase.SCORE:
+        task.turn(watch, asleep=committee)
+
+    def reorganise() -> None:
+        chain.rpc("evm_revert", [snapshot])
+        chain.skip(1)
+        while watch.refresh().round.phase is not Phase.SCORE:
+            task.turn(watch, asleep=committee | {late})
+
+    me = task.people[min(committee)]
+    interrupted = Participant(me.ledger, me.store, Interrupted(Quadratic(1), reorganise), me.journal)
+    with pytest.raises(ProtocolError, match="the updates changed while they were judged"):
+        commit_scores(interrupted)
+    task.live(2, asleep=frozenset({late}))
 
     watch.refresh()
     log = [logged.event for logged in watch.log]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from web3 import Web3
 
-from chainfl.chain.reader import read_spans
+from chainfl.chain.log import LogReader
 from chainfl.chain.rpc import check_chain, open_rpc
 from chainfl.errors import LedgerError
 from chainfl.types import Address
@@ -73,7 +73,7 @@ def test_a_refusal_is_told_without_the_address_and_its_key(status: int, reason: 
 def test_fewer_blocks_are_asked_for_until_an_endpoint_agrees_or_one_is_too_many() -> None:
     too_many = {"error": {"code": -32005, "message": "query returned more than 10000 results"}}
     with provider(200, too_many) as (server, w3), pytest.raises(LedgerError, match=r"blocks 0 to 0: .*10000"):
-        list(read_spans(w3, 0, 5_000, Address(bytes(20))))
+        LogReader(w3).read(0, 5_000, [Address(bytes(20))])
 
     assert server.asked == 11  # 2,000 halved until 1
 
@@ -82,7 +82,7 @@ def test_an_endpoint_that_never_answers_is_asked_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         w3 = open_rpc(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
         with pytest.raises(LedgerError, match="did not answer in time"):
-            list(read_spans(w3, 0, 5_000, Address(bytes(20))))
+            LogReader(w3).read(0, 5_000, [Address(bytes(20))])
         silent.setblocking(False)
         waiting = silent.accept()[0]
         waiting.close()

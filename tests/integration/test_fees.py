@@ -9,12 +9,13 @@ from eth_account.typed_transactions import TypedTransaction  # type: ignore[attr
 from hexbytes import HexBytes
 from web3 import Web3
 
-from chainfl.chain.fees import GWEI, FeeCaps, Offer, Price, higher, read_price
+from chainfl.chain.fees import FeeCaps, Offer, Price, higher, read_price
 from chainfl.chain.keys import LocalSigner
 from chainfl.chain.send import Sender, SendSettings
 from chainfl.cli.app import run
 from chainfl.cli.chain_options import chosen_caps, key_options
 from chainfl.codec.commitments import keccak256
+from chainfl.codec.text import GWEI
 from chainfl.errors import FeeTooHighError, LedgerError
 from chainfl.types import Address
 from tests.integration.chain import Devchain

@@ -16,7 +16,7 @@ from chainfl.roles.turn import Duty, next_step
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import Address, Phase, Rule
 from chainfl.workflows.audit import audit
-from tests.integration.chain import Devchain, geth, open_task
+from tests.integration.chain import Devchain, expect_seed_of_the_header, geth, open_task
 from tests.processes import await_that
 from tests.protocol.scene import ETHER
 
@@ -55,6 +55,14 @@ def test_geth_takes_the_contracts_too(tmp_path: Path, require: Require) -> None:
         count = read_call(chain.w3, FACTORY, chain.deployment.factory_address, "taskCount")
 
     assert count == (0,)
+
+
+@pytest.mark.deep
+def test_on_geth_the_seed_is_that_of_the_header_by_an_independent_formula(
+    tmp_path: Path, require: Require
+) -> None:
+    with gethchain(require("geth"), tmp_path) as chain:
+        expect_seed_of_the_header(open_task(chain, Rule.SOFTMAX, 7))
 
 
 @pytest.mark.deep

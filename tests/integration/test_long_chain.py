@@ -10,7 +10,7 @@ from web3 import Web3
 from web3.providers import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from chainfl.chain import reader as reading
+from chainfl.chain import log as reading
 from chainfl.chain.reader import TaskReader
 from chainfl.errors import LedgerError
 from chainfl.types import Phase, Rule
@@ -24,7 +24,7 @@ SPANS = AFTER // SPAN + 1
 @pytest.fixture(autouse=True)
 def _small_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of blocks are many here: anvil takes its time to make thousands."""
-    monkeypatch.setattr(reading, "_SPAN", SPAN)
+    monkeypatch.setattr(reading, "SPAN", SPAN)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_block_that_made_a_task_is_found_by_halving(task: ChainTask) -> None
 def test_an_endpoint_that_keeps_no_past_is_read_from_the_start_and_says_how_far(
     task: ChainTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "_SAY_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "SAY_SECONDS", 0.0)
     endpoint, told = Endpoint(task.chain.url, keeps_past=False), list[str]()
 
     read = open_reader(task, endpoint, told).refresh()

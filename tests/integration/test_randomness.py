@@ -13,7 +13,8 @@ from chainfl.chain.rpc import open_rpc
 from chainfl.codec.commitments import keccak256
 from chainfl.devnet.processes import start_anvil
 from chainfl.errors import ChainflError, InputError, LedgerError
-from tests.integration.chain import geth
+from chainfl.types import Rule
+from tests.integration.chain import devchain, expect_seed_of_the_header, geth, open_task
 from tests.integration.relay import Json, Relay, relay
 from tests.processes import await_that
 
@@ -80,6 +81,14 @@ def test_geth_can_seed_draws(tmp_path: Path, require: Require) -> None:
         await_that(lambda: w3.eth.block_number > HEADERS, 30, "blocks of geth")
 
         check_randomness(w3)
+
+
+def test_on_anvil_the_seed_is_that_of_the_header_by_an_independent_formula(
+    tmp_path: Path, require: Require
+) -> None:
+    require("anvil")
+    with devchain(tmp_path) as chain:
+        expect_seed_of_the_header(open_task(chain, Rule.SOFTMAX, 7))
 
 
 def test_no_more_headers_are_read_than_asked_for(lying: Relay) -> None:

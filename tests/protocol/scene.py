@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from chainfl.protocol.combine import combine, combine_ranks
 from chainfl.protocol.proof import gather
 from chainfl.protocol.state import Call, Task
 from chainfl.protocol.tally import score_kind
-from chainfl.protocol.terms import Floors
+from chainfl.protocol.term_table import TERMS, Unit
+from chainfl.protocol.terms import Floors, default_terms
 from chainfl.protocol.views import claim_of, ordered_roots, trains
 from chainfl.protocol.world import World
-from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, Statistic, TaskConfig
+from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, TaskConfig
 
 ETHER = 10**18
 D = 200
@@ -44,49 +46,24 @@ def vector(seed: int, d: int = D) -> Vector:
 
 
 HEAD = vector(0)
+_PHASES: dict[str, Any] = {term.name: 60 for term in TERMS if term.unit is Unit.SECONDS}
 
 
 def config(rule: Rule = Rule.SOFTMAX, **changes: object) -> TaskConfig:
     """Terms of a small task."""
-    base = TaskConfig(
+    usual = default_terms("multi-krum:m=2" if rule is Rule.MULTI_KRUM else rule.name_text, D, 3, 3)
+    base = replace(
+        usual,
         manifest=b"\x01" * 32,
         first_root=merkle.root(HEAD),
         first_model=b"\x02" * 32,
-        dimension=D,
-        depth=merkle.depth(D),
-        scale=20,
-        rule=rule,
-        statistic=Statistic.MEDIAN,
         beta=WAD,
-        alpha=WAD,
-        tolerated=1 if rule in (Rule.FEDROB, Rule.KRUM, Rule.MULTI_KRUM) else 0,
-        selected=2 if rule is Rule.MULTI_KRUM else 0,
-        keep=4 * WAD // 10 if rule.is_elected else 0,
-        by_samples=False,
-        unique_roots=True,
-        committee_size=3,
-        redraw_every=10,
-        min_updates=5 if rule.is_attested else 3,
         max_updates=8,
         max_samples=10_000,
         rounds=4,
-        target=0,
         min_stake=9 * ETHER // 10,
-        train_seconds=60,
-        reveal_seconds=60,
-        score_seconds=60,
-        tally_seconds=60,
-        propose_seconds=60,
-        challenge_seconds=60,
-        workers_part=6 * WAD // 10,
-        committee_part=3 * WAD // 10,
         caller_fee=10**12,
-        dev_cap=WAD,
-        lie_slash=WAD // 2,
-        liveness_slash=WAD // 100,
-        no_reveal_slash=WAD // 20,
-        finder_part=WAD // 5,
-        burn_part=WAD // 2,
+        **_PHASES,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 

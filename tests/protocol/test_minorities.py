@@ -71,3 +71,69 @@ def test_a_minority_changes_no_rank_where_honest_members_agree_on_the_order() ->
         assert all(value is not None for value in values)
         order = rank([value for value in values if value is not None])
         assert order == sorted(range(len(places)), key=lambda i: places[i]), case
+
+
+def aimed_column(random: Random, honest: int, hostile: int, aim: int) -> tuple[list[Entry], list[Entry]]:
+    """An update far away that is served to few, while hostile members put it where they want it."""
+    size = honest + hostile
+    served = random.randint(majority(size) - hostile, honest)
+    told = [10**14 + random.randrange(10**12) if i < served else None for i in range(honest)]
+    return [*told], [aim] * hostile
+
+
+def test_a_minority_elects_nobody_whom_honest_figures_keep_out() -> None:
+    """Whatever is served to whom: who is elected stands where some honest figures for all would have put it."""
+    elections = 0
+    for case in range(CASES // 10):
+        random = Random(f"election {case}")
+        size = random.choice([3, 5, 7, 11])
+        hostile = random.randint(1, size - majority(size))
+        columns = list[tuple[list[Entry], list[Entry]]]()
+        for _ in range(random.randint(size, 20)):
+            if random.random() < 0.4:
+                columns.append(aimed_column(random, size - hostile, hostile, random.randrange(10**13)))
+            else:
+                told = honest_entries(random, size - hostile)
+                columns.append((told, hostile_entries(random, hostile)))
+        values = [decided([*honest, *others], size) for honest, others in columns]
+
+        counting = [i for i, value in enumerate(values) if value is not None]
+        if len(counting) < size:
+            continue
+        elections += 1
+        figures = [[inf if entry is None else entry for entry in columns[i][0]] for i in counting]
+        order = rank([value for value in values if value is not None])
+        start = (len(order) - size) // 2
+        for elected in order[start : start + size]:
+            others_K = figures[:elected] + figures[elected + 1 :]
+            best = sum(max(other) < min(figures[elected]) for other in others_K)
+            worst = sum(min(other) <= max(figures[elected]) for other in others_K)
+            assert best < start + size, case
+            assert worst >= start, case
+    assert elections > CASES // 100
+
+
+def test_a_minority_moves_nobody_by_more_than_one_place_where_honest_figures_are_close() -> None:
+    """The figures for an update reach into those for the next one and no farther: so does its place."""
+    gap = 10**9
+    moved = 0
+    for case in range(CASES // 10):
+        random = Random(f"place {case}")
+        size = random.choice([3, 5, 7, 11])
+        hostile = random.randint(1, size - majority(size))
+        places = random.sample(range(count := random.randint(size, 20)), count)
+        columns = [
+            [
+                *(place * gap + random.randrange(2 * gap) for _ in range(size - hostile)),
+                *hostile_entries(random, hostile),
+            ]
+            for place in places
+        ]
+
+        values = [decided(column, size) for column in columns]
+
+        assert all(value is not None for value in values)
+        for found, update in enumerate(rank([value for value in values if value is not None])):
+            assert abs(found - places[update]) <= 1, case
+            moved += found != places[update]
+    assert moved > 0

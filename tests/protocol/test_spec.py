@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from chainfl.protocol import errors, events
-from chainfl.protocol.terms import MAX_COMMITTEE, MAX_PROOF_BYTES, MAX_SCORES, MAX_UPDATES
+from chainfl.protocol.term_table import MAX_COMMITTEE, MAX_SCORES, MAX_UPDATES
+from chainfl.protocol.terms import MAX_PROOF_BYTES
 from chainfl.types import Phase, Rule, TaskConfig
 
 ROOT = Path(__file__).resolve().parents[2]

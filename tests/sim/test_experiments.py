@@ -10,13 +10,14 @@ from chainfl.codec.json_codec import pack, unpack
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
 from chainfl.learning.trainer import record_layout
+from chainfl.protocol.term_table import BUDGET
 from chainfl.protocol.terms import MAX_WEIGHT, Floors, check_config, weight_of
 from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
 from chainfl.sim.presets import PRESETS, preset
 from chainfl.sim.run import RoundMetrics, has_settled, play, summary
 from chainfl.sim.simulation import Simulation, set_up, stakes_of
-from chainfl.sim.terms import BUDGET, terms_of
+from chainfl.sim.terms import terms_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Rule
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from chainfl.audit.history import LoggedEvent, rounds
+from chainfl.audit.history import rounds
 from chainfl.audit.verify import Verdict, check_round
 from chainfl.codec.vector import Vector
 from chainfl.execution import floats, head_model
+from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import Convicted, Drawn, TaskCreated
 from chainfl.sim.network import Network, play_round
 from chainfl.types import Address, Outcome, Phase, Rule

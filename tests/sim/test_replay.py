@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from chainfl.audit.history import LoggedEvent, PlayedRound, rounds
+from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.trace import trace_of
 from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest
+from chainfl.codec.text import ETHER
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.datasets import load
 from chainfl.learning.partition import partition
 from chainfl.learning.trainer import Trainer, spec_of_manifest
+from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import Drawn
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
@@ -33,7 +35,7 @@ from chainfl.sim.replay import (
     replay,
 )
 from chainfl.types import Address, Id, Outcome
-from chainfl.workflows.sponsor import ETHER, Terms, prepare_task
+from chainfl.workflows.sponsor import Terms, prepare_task
 
 CLIENTS, ROUNDS, SEED = 11, 3, 7
 NAMES = [f"p{number:02}" for number in range(1, CLIENTS + 1)]

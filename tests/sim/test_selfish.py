@@ -10,6 +10,7 @@ import pytest
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
 from chainfl.sim import rundir, selfish_dir
+from chainfl.sim.experiment import SELFISH_METHODS
 from chainfl.sim.selfish import (
     METHODS,
     SELFISH,
@@ -21,6 +22,10 @@ from chainfl.sim.selfish import (
 )
 
 SMALL = Selfish(clients=20, internal=2, budget=5, rounds=2, seed=2)
+
+
+def test_every_method_that_an_experiment_may_name_has_a_step() -> None:
+    assert tuple(METHODS) == SELFISH_METHODS
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -75,6 +75,8 @@ def test_people_get_a_table_and_progress_on_stderr(capsys: pytest.CaptureFixture
         (["--hostile", "2"], "0…1"),
         (["--preset", "varsel-none"], "no preset is called 'varsel-none'"),
         (["--preset", "varsel-small", "--hostile", "0.1"], "no place for --hostile"),
+        (["--preset", "varsel-small", "--internal", "0"], "some must be external"),
+        (["--budget", "3"], "--budget is for selfish experiments: take a varsel- preset"),
         (["--preset", "varsel-small", "--faithful"], "no place for --faithful"),
         (["--preset", "varsel-small", "--engine", "ray"], "no place for --engine"),
     ],

@@ -1,4 +1,4 @@
-"""VaRSeL's two programs against small cases by hand, scipy, and brute force."""
+"""VaRSeL's approximate weights against small cases by hand, scipy and brute force, and the choice made with them."""
 
 from collections.abc import Callable
 
@@ -8,15 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from chainfl.codec.vector import encode
 from chainfl.errors import InputError
+from chainfl.protocol.combine import pairwise_squared_distances
+from chainfl.protocol.varsel import WHOLE, varsel_shares, varsel_weights
 from chainfl.sim.varsel import (
     Doubles,
     approximate_objective,
     approximate_weights,
     choose,
-    exact_objective,
-    exact_weights,
+    step_shares,
 )
+from chainfl.types import TOTAL
 
 
 def drawn(seed: int, clients: int, size: int = 6) -> Doubles:
@@ -43,41 +46,6 @@ def by_scipy(objective: Callable[[Doubles], float], clients: int, budget: float,
         w = np.clip(found.x, 0, 1)
         best = min(best, objective(w * min(1.0, budget / w.sum()) if w.sum() > budget else w))
     return best
-
-
-@given(
-    st.integers(0, 2**32),
-    st.integers(1, 7),
-    st.integers(2, 5),
-    st.floats(1e-3, 1e3),
-    st.sampled_from([0.5, 1.0, 2.5, 4.0, 20.0]),
-)
-def test_exact_weights_are_no_worse_than_any_general_solver_finds(
-    seed: int, clients: int, internal: int, spread: float, budget: float
-) -> None:
-    differences = drawn(seed, clients)
-    gram = differences @ differences.T
-
-    w = exact_weights(spread, internal, gram, budget)
-
-    assert ((w >= 0) & (w <= 1)).all()
-    assert w.sum() <= budget * (1 + 1e-12)
-    ours = exact_objective(spread, internal, gram, w)
-    found = by_scipy(lambda v: exact_objective(spread, internal, gram, v), clients, budget, seed % 1000)
-    assert ours <= found * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_exact_weights_of_two_clients_are_the_best_on_a_fine_grid(seed: int) -> None:
-    differences = drawn(seed, 2, 3)
-    gram, spread, internal = differences @ differences.T, 1.5, 3
-
-    w = exact_weights(spread, internal, gram, 1.4)
-
-    ours = exact_objective(spread, internal, gram, w)
-    ticks = np.linspace(0, 1, 201)
-    grid = [np.array([a, b]) for a in ticks for b in ticks if a + b <= 1.4]
-    assert ours <= min(exact_objective(spread, internal, gram, each) for each in grid) * (1 + 1e-9)
 
 
 @given(
@@ -121,36 +89,45 @@ def test_approximate_weights_are_no_worse_than_brute_force_over_all_weights(seed
 
 def test_one_external_client_by_hand() -> None:
     """a = 4, M = 2, |d|^2 = 1: (4 + w^2)/(2 + w)^2 has its least value at w = 2, so all of it is taken."""
-    assert exact_weights(4.0, 2, np.array([[1.0]]), 5.0)[0] == pytest.approx(1, abs=1e-9)
     assert approximate_weights(4.0, 2, np.array([1.0]), 5.0)[0] == 1
 
 
 def test_a_far_client_is_taken_in_part_by_hand() -> None:
     """(1 + 4 w^2)/(2 + w)^2: the derivative is zero where 8 w (2 + w) = 2 (1 + 4 w^2), so at w = 1/8."""
-    assert exact_weights(1.0, 2, np.array([[4.0]]), 1.0)[0] == pytest.approx(1 / 8, abs=1e-6)
     assert approximate_weights(1.0, 2, np.array([4.0]), 1.0)[0] == pytest.approx(1 / 8, abs=1e-12)
 
 
-def test_opposite_clients_cancel_and_both_are_taken_whole() -> None:
-    gram = np.array([[9.0, -9.0], [-9.0, 9.0]])
-
-    assert exact_weights(1.0, 2, gram, 2.0) == pytest.approx([1, 1], abs=1e-6)
-
-
 def test_without_spread_nothing_external_is_taken() -> None:
-    assert exact_weights(0.0, 2, np.eye(3), 2.0).tolist() == [0, 0, 0]
     assert approximate_weights(0.0, 2, np.ones(3), 2.0).tolist() == [0, 0, 0]
 
 
 def test_a_choice_samples_near_clients_and_never_far_ones() -> None:
     rng = np.random.default_rng(1)
-    internal = rng.normal(size=(4, 50)).astype(np.float32)
+    internal = rng.normal(size=(4, 50))
     near = internal.mean(0) + 0.1 * rng.normal(size=(5, 50))
     far = 100 + rng.normal(size=(5, 50))
+    inside = [encode(each, 20) for each in internal]
 
-    chosen = choose(internal, np.concatenate([near, far]).astype(np.float32), 5, np.random.default_rng(0))
+    chosen = choose(inside, [encode(each, 20) for each in [*near, *far]], 5, np.random.default_rng(0))
 
     assert chosen.sampled == (0, 1, 2, 3, 4)
-    assert chosen.exact == pytest.approx(np.ones(5), abs=1e-6)
+    assert chosen.exact == (WHOLE,) * 5
+    assert step_shares(4, chosen, 10) == [TOTAL - 8 * (TOTAL // 9), *[TOTAL // 9] * 8, *[0] * 5]
     with pytest.raises(InputError, match="at least 2 internal clients"):
-        choose(internal[:1], internal, 5, rng)
+        choose(inside[:1], inside, 5, rng)
+
+
+def test_the_exact_weights_of_a_choice_are_those_of_the_chain() -> None:
+    rng = np.random.default_rng(2)
+    inside = [encode(each, 20) for each in rng.normal(size=(3, 30))]
+    outside = [encode(each, 20) for each in rng.normal(size=(8, 30)) * 0.5]
+
+    chosen = choose(inside, outside, 4, np.random.default_rng(3))
+
+    known = [*inside, *(outside[j] for j in chosen.sampled)]
+    internals = [k < 3 for k in range(len(known))]
+    weights = varsel_weights(pairwise_squared_distances(known), internals, 4)
+    assert 0 < len(chosen.sampled) < 8
+    assert list(chosen.exact) == weights[3:]
+    shares = varsel_shares(weights, internals)
+    assert [share for share in step_shares(3, chosen, 8) if share] == [share for share in shares if share]

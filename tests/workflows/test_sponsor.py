@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from chainfl.codec.text import ETHER
 from chainfl.errors import InputError
 from chainfl.sim.memory import MemoryStore
 from chainfl.types import WAD, Rule
-from chainfl.workflows.sponsor import ETHER, Terms, check_terms, prepare_task, with_changes
+from chainfl.workflows.sponsor import Terms, check_terms, prepare_task, with_changes
 
 FLOOR = 5
 
@@ -26,7 +27,8 @@ def checked(**changes: Any) -> None:
         ({"max_updates": 500}, "--max-updates 500: give 1 to 128"),
         ({"challenge_seconds": 4}, "every phase must last at least 5 s at this factory"),
         ({"min_stake": 10}, "--min-stake: give at least 1000 wei"),
-        ({"target": 2**128 - 1}, "--target: the loss is too high"),
+        ({"target": 2**128 - 1}, "--target: give a loss below 3.4e"),
+        ({"rounds": 0}, "--rounds 0: give at least 1"),
         (
             {"workers_part": WAD, "committee_part": 1},
             "--workers-part and --committee-part: give no more than 1",

@@ -1,0 +1,117 @@
+"""The demonstration and the dashboard tell a round in the same sentences."""
+
+import pytest
+
+from chainfl.api.narrate import steps_of
+from chainfl.api.rounds import placed
+from chainfl.api.source import PlacedEvent
+from chainfl.audit.history import PlayedRound, rounds
+from chainfl.audit.narrate import tell
+from chainfl.codec.text import short_hex
+from chainfl.devnet.story import Story
+from chainfl.protocol import events
+from chainfl.protocol.state import Task
+from chainfl.types import Rule
+from tests.api.scene import Scene, play_lie, play_plain, play_silence, play_void, scene
+
+TOLD_TWICE = (
+    events.Drawn,
+    events.Tallied,
+    events.Proposed,
+    events.Voted,
+    events.LieProven,
+    events.Convicted,
+    events.Silent,
+    events.RoundEnded,
+)
+
+LABELS = {"draw", "score", "propose", "challenge", "convicted", "slashed", "end"}
+
+
+@pytest.fixture(scope="module")
+def played() -> list[PlayedRound]:
+    """A plain round, one with a lie, one with silence, and one that is void."""
+    made = scene()
+    for play in (play_plain, play_lie, play_silence, play_void):
+        play(made.net)
+    return played_rounds(made)
+
+
+def played_rounds(made: Scene) -> list[PlayedRound]:
+    log = made.source.refresh().tasks[made.net.ledger.address]
+    return [one for one in rounds(log.created, log.events) if one.ended is not None]
+
+
+def numbered(task: Task) -> dict[bytes, str]:
+    return {bytes(address): f"#{account.id}" for address, account in task.accounts.items()}
+
+
+def test_demonstration_and_dashboard_say_the_same(played: list[PlayedRound]) -> None:
+    last = played[-1].standing()
+    lines = list[str]()
+    story = Story(played[0].before, numbered(last), frozenset(), lines.append)
+    shown = list[str]()
+    for one in played:
+        for logged in one.events:
+            story.take(logged.event, logged.block_number)
+        shown += [
+            step.text
+            for step in steps_of(one.standing(), placed(one))
+            if step.event in {kind.__name__ for kind in TOLD_TWICE}
+        ]
+
+    told = [line[13:] for line in lines if line[2:12].strip() in LABELS]
+    assert [text.lower() + "." for text in told] == [text.lower() for text in shown]
+    assert {step for step in LABELS if any(line[2:12].strip() == step for line in lines)} == LABELS
+
+
+def test_what_a_round_with_a_lie_is_told_as(played: list[PlayedRound]) -> None:
+    steps = steps_of(played[1].standing(), placed(played[1]))
+    told = {step.event: step for step in steps}
+
+    lie = next(e.event for e in played[1].events if isinstance(e.event, events.LieProven))
+    guilty = next(e.event for e in played[1].events if isinstance(e.event, events.Convicted))
+    assert told["LieProven"].tone == "bad"
+    assert told["LieProven"].text == (
+        f"LIE PROVEN on chain: parameter 123 should be {lie.expected} and is {lie.found}; "
+        f"shown by {short_hex(lie.finder)}."
+    )
+    assert any(
+        step.text == f"#{guilty.id} is convicted and loses {guilty.slashed / 10**18:.4f} ETH of stake."
+        for step in steps
+    )
+    assert told["RoundEnded"].tone == "good"
+    assert told["RoundEnded"].text.startswith("Final: 0x")
+    assert [step.phase for step in steps if step.event == "LieProven"] == ["challenge"]
+
+
+def test_who_does_not_reveal_and_who_is_silent_are_told_apart(played: list[PlayedRound]) -> None:
+    texts = [step.text for step in steps_of(played[2].standing(), placed(played[2]))]
+
+    assert sum(" did not reveal and loses " in text for text in texts) == 1
+    assert sum(" was silent in challenge and loses " in text for text in texts) == 1
+
+
+def test_a_void_round_says_why(played: list[PlayedRound]) -> None:
+    steps = steps_of(played[3].standing(), placed(played[3]))
+
+    assert [step.text for step in steps if step.event == "TrainExtended"] == [
+        "Too few updates in time: training runs once more."
+    ]
+    assert (steps[-1].text[:7], steps[-1].tone) == ("Void: 0", "warn")
+
+
+def test_a_rule_without_losses_tells_of_none() -> None:
+    made = scene(Rule.MEDIAN)
+    play_plain(made.net)
+    (one,) = played_rounds(made)
+    tallied = next(e for e in one.events if isinstance(e.event, events.Tallied))
+    assert isinstance(tallied, PlacedEvent)
+
+    sentence = tell(one.standing(), tallied.event, lambda account: account.hex())
+
+    assert sentence is not None
+    assert (
+        sentence.text
+        == f"{len(one.standing().round.order)} of {len(one.standing().round.order)} updates count"
+    )
