@@ -8,12 +8,11 @@ from typing import Final, NoReturn
 
 import click
 
-from chainfl import __version__
 from chainfl.cli.commands import COMMANDS
 from chainfl.cli.lazy import LazyGroup
 from chainfl.cli.output import Answer
 from chainfl.errors import ChainflError, InputError
-from chainfl.report import emit, narrate, refusal
+from chainfl.report import emit, narrate, refusal, version_line
 
 INTERNAL_ERROR: Final = 70
 INTERRUPTED: Final = 130
@@ -26,12 +25,25 @@ class App(LazyGroup):
     entries = COMMANDS
 
 
+def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(version_line())
+        ctx.exit()
+
+
 @click.group(
     cls=App,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: chainfl doctor. Each command shows its own with --help.",
 )
-@click.version_option(__version__, prog_name="chainfl", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    help="Show version and commit.",
+    callback=_show_version,
+)
 def cli() -> None:
     """Federated learning run by Ethereum contracts, checkable by anyone."""
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from chainfl.cli import app, run
 from chainfl.cli.commands import COMMANDS
 from chainfl.cli.lazy import load
 from chainfl.cli.output import json_option
+from chainfl.report import commit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +46,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 def test_the_version_is_printed() -> None:
     done = chainfl("--version")
 
-    assert (done.returncode, done.stdout) == (0, f"chainfl {__version__}\n")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"chainfl {re.escape(__version__)}( \([0-9a-f]{{12}}(-dirty)?\))?\n", done.stdout)
+    assert ("(" in done.stdout) == (commit() is not None)
 
 
 def test_help_starts_without_the_heavy_packages() -> None:
