@@ -11,12 +11,24 @@ import click
 from chainfl.cli.commands import COMMANDS
 from chainfl.cli.lazy import LazyGroup
 from chainfl.cli.output import Answer
-from chainfl.errors import ChainflError, InputError
+from chainfl.errors import ChainflError, InputError, ToolMissingError
 from chainfl.report import emit, narrate, refusal, version_line
+from chainfl.tools import pip_install
 
 INTERNAL_ERROR: Final = 70
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+
+# Packages that an auditor's installation goes without, and the extra that brings each.
+EXTRAS: Final = {
+    "torch": "train",
+    "PIL": "train",
+    "fastapi": "api",
+    "starlette": "api",
+    "uvicorn": "api",
+    "matplotlib": "plot",
+    "ray": "ray",
+}
 
 
 class App(LazyGroup):
@@ -72,6 +84,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except ModuleNotFoundError as error:
+        return _lacks(error, answer)
     except Exception as error:
         return _fail(error, answer)
 
@@ -82,6 +96,16 @@ def _refuse(error: ChainflError, answer: Answer) -> int:
     if answer.as_json:
         emit(refusal(answer.name, error, answer.seconds))
     return error.exit_code
+
+
+def _lacks(error: ModuleNotFoundError, answer: Answer) -> int:
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return _fail(error, answer)
+    remedy = pip_install(EXTRAS[package])
+    return _refuse(
+        ToolMissingError(f"{package} is not installed, and this command needs it: {remedy}"), answer
+    )
 
 
 def _fail(error: Exception, answer: Answer) -> int:

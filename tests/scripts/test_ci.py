@@ -1,4 +1,4 @@
-""".ci/run with and without the tools that may lie beside the repository; scripts/test only writes down what it is given."""
+""".ci/run with and without the tools that may lie beside the repository; scripts/test only reports what it is given."""
 
 import os
 import shutil
