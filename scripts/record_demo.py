@@ -38,7 +38,7 @@ def record(command: Sequence[str]) -> Iterator[Said]:
 
 
 def told(said: Sequence[Said]) -> list[Said]:
-    """What a reader wants to see: from the first round on, without empty lines, up to the line that says how it went."""
+    """What is shown: from the first round to the line that says how it went, without empty lines."""
     first = next(index for index, each in enumerate(said) if each.text == "round 1")
     last = next(index for index, each in enumerate(said) if each.text.startswith("took "))
     return [each for each in said[first : last + 1] if each.text]
@@ -53,6 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=TARGET, help="the file to write")
     asked = parser.parse_args(arguments)
 
+    # Asked now: whoever edits while the demonstration runs does not change what ran.
+    version = version_line()
     with tempfile.TemporaryDirectory(prefix="chainfl-demo-") as folder:
         options = ["--rounds", str(asked.rounds), "--home", f"{folder}/home"]
         said = []
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
             said.append(each)
 
     today = datetime.datetime.now(datetime.UTC).date()
-    title = f"chainfl demo --rounds {asked.rounds}  ·  {version_line()}  ·  {today}"
+    title = f"chainfl demo --rounds {asked.rounds}  ·  {version}  ·  {today}"
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     asked.out.write_text(render(told(said), title), encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""A terminal's text as SVG: lines appear one after the other, or all at once where motion is not wanted or not known."""
+"""A terminal's text as SVG: lines appear one after the other, or all at once where motion is not wanted."""
 
 import re
 from collections.abc import Sequence
@@ -50,7 +50,8 @@ def render(said: Sequence[Said], title: str) -> str:
     ]
     dots = "".join(f'<circle class="dot" cx="{20 + 18 * each}" cy="20" r="5.5"/>' for each in range(3))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(title)}">\n'
         f"<style>{STYLE}</style>\n"
         f'<rect class="paper" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="9"/>{dots}\n'
         f'<text class="title" x="{width / 2:.0f}" y="25" text-anchor="middle">{escape(title)}</text>\n'
@@ -76,4 +77,5 @@ def _line(said: Said, when: float, index: int) -> str:
     kind = next((name for pattern, name in COLOURS if re.match(pattern, said.text)), "")
     y = HEAD + 14 + LINE_HEIGHT * index
     text = escape(said.text).replace(" ", "\u00a0")
-    return f'<text class="{f"line {kind}".strip()}" x="{MARGIN}" y="{y}" style="animation-delay: {when:.2f}s">{text}</text>'
+    classes = f"line {kind}".strip()
+    return f'<text class="{classes}" x="{MARGIN}" y="{y}" style="animation-delay: {when:.2f}s">{text}</text>'
