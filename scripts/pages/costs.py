@@ -155,7 +155,7 @@ def _about(prices: Prices) -> str:
 | gas on Base | {prices.base_gwei:g} gwei |
 | blob gas on Ethereum, which L2s pay for what they post | {prices.blob_gwei:g} gwei; one for each byte, uncompressed |
 
-Both L2s have headers that `chainfl deploy` takes, and neither was tried: their sequencer chooses the randomness of the
+Headers of both L2s carry Ethereum's randomness, and neither L2 was tried: their sequencer chooses the block of the
 draw ([security](security.md#chains)). Arbitrum is left out because the draw does not work there.
 """
 
