@@ -1,5 +1,6 @@
 """Pages that are made from the code are the ones that the code gives, and their makers say what is wrong."""
 
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -123,7 +124,7 @@ def test_a_recording_starts_with_the_first_round() -> None:
 
 
 def test_a_run_that_fails_is_not_recorded() -> None:
-    with pytest.raises(record_demo.subprocess.CalledProcessError):
+    with pytest.raises(subprocess.CalledProcessError):
         list(record_demo.record([sys.executable, "-c", "print('x'); exit(3)"]))
 
 
