@@ -90,7 +90,7 @@ def test_the_layers_name_every_module_of_the_package() -> None:
     assert present <= named
 
 
-@pytest.mark.parametrize("name", ["setup", "demo", "test", "bench", "contracts", "fuzz"])
+@pytest.mark.parametrize("name", ["setup", "demo", "test", "bench", "contracts", "fuzz", "try_wheel"])
 def test_scripts_can_be_run_and_say_what_they_do(name: str) -> None:
     script = ROOT / "scripts" / name
     first, second = script.read_text().splitlines()[:2]
