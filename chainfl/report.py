@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
+from chainfl import __version__
 from chainfl.errors import ChainflError, InputError
 
+COMMIT: Final = re.compile(r"[0-9a-f]{40}(-dirty)?")
 Op = Literal["<=", "<", ">=", ">", "=="]
 
 _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -135,13 +138,27 @@ def narrate(line: str) -> None:
 
 @cache
 def commit() -> str | None:
-    """The git commit the code runs from, `-dirty` where files differ from it; None outside a working tree."""
-    root = Path(__file__).resolve().parent.parent
+    """The git commit the code runs from, `-dirty` where files differ from it; None where it is not known.
+
+    A working tree asks git. A wheel carries the commit that it was built from (scripts/record_commit.py).
+    """
+    package = Path(__file__).resolve().parent
+    root = package.parent
     if not (root / ".git").exists():
-        return None
+        return _recorded_commit(package / "commit.txt")
     head = _git(root, "rev-parse", "HEAD")
     changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     return None if head is None else head + ("-dirty" if changed else "")
+
+
+def version_line() -> str:
+    """What `chainfl --version` prints: the version, and the commit in short where it is known."""
+    known = commit()
+    if known is None:
+        return f"chainfl {__version__}"
+
+    name, _, dirty = known.partition("-")
+    return f"chainfl {__version__} ({name[:12]}{'-' if dirty else ''}{dirty})"
 
 
 @cache
@@ -155,6 +172,14 @@ def machine() -> dict[str, object]:
         "memory_gb": _memory_gb(),
         "python": platform.python_version(),
     }
+
+
+def _recorded_commit(path: Path) -> str | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return text if COMMIT.fullmatch(text) else None
 
 
 def _git(root: Path, *arguments: str) -> str | None:

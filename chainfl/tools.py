@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from chainfl import DISTRIBUTION
 from chainfl.errors import InputError, ToolMissingError
 
 
@@ -98,6 +99,11 @@ def require(name: str) -> Path:
         tool = TOOLS[name]
         raise ToolMissingError(f"{name} not found; {tool.remedy}, or set {tool.variable} to its path")
     return found
+
+
+def pip_install(extra: str = "") -> str:
+    """The line that installs this package from PyPI, with one of its extras where asked."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
 
 
 def platform_tag(system: str, machine: str) -> str:

@@ -114,13 +114,15 @@ def honest(code: int, counts: Counts) -> Counts:
     return counts if code == 0 or counts.failed else counts + Counts(failed=1)
 
 
-def checks(depth: str, junit: Path, workers: int) -> list[Check]:
+def checks(depth: str, junit: Path, site: Path, workers: int) -> list[Check]:
     """Every check, cheapest first."""
     return [
         lint("ruff check", "lint", BIN / "ruff", "check", "."),
         lint("ruff format", "lint", BIN / "ruff", "format", "--check", "."),
         lint("mypy --strict", "lint", BIN / "mypy"),
         lint("import layers", "lint", BIN / "lint-imports", "--no-logo"),
+        lint("spelling", "lint", BIN / "codespell"),
+        lint("docs site", "lint", BIN / "mkdocs", "build", "--strict", "--quiet", "--site-dir", site),
         *contract_checks(depth),
         Check("pytest", "python", pytest_command(depth, junit, workers), pytest_tests(junit), streams=True),
         *mutant_checks(depth, workers),
@@ -230,9 +232,10 @@ def main(arguments: Sequence[str]) -> int:
         "FOUNDRY_PROFILE": asked.depth,
         "CHAINFL_TEST_DEPTH": asked.depth,
         "PYTHONUNBUFFERED": "1",
+        "NO_MKDOCS_2_WARNING": "1",
     }
     with tempfile.TemporaryDirectory(prefix="chainfl-test-") as folder:
-        planned = checks(asked.depth, Path(folder) / "junit.xml", asked.workers)
+        planned = checks(asked.depth, Path(folder) / "junit.xml", Path(folder) / "site", asked.workers)
         outcomes = [run(each, environment) for each in planned if asked.only in {None, each.group}]
     for outcome in outcomes:
         if outcome.counts.failed:

@@ -4,8 +4,8 @@ usage: scripts/fuzz [--seconds N] [--runs N] [--seed N] [--engine own|atheris] [
        scripts/fuzz --list
        scripts/fuzz --replay TARGET FILE
 
-The own engine repeats itself for a seed. atheris (pip install 'chainfl[fuzz]') is led by coverage, finds more in the
-same time, and is taken where it is installed; what it learns it keeps beside the crashes, for the next run.
+The own engine repeats itself for a seed. atheris (pip install 'chainfl-protocol[fuzz]') is led by coverage, finds more
+in the same time, and is taken where it is installed; what it learns it keeps beside the crashes, for the next run.
 """
 
 import argparse
@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from chainfl.errors import ChainflError, InputError, ToolMissingError  # noqa: E402
 from chainfl.report import Report, emit, narrate, refusal, report  # noqa: E402
+from chainfl.tools import pip_install  # noqa: E402
 from tests.fuzz.run import MAX_SECONDS, Failure, Outcome, check, fuzz, shrink  # noqa: E402
 from tests.fuzz.target import Target  # noqa: E402
 from tests.fuzz.targets import TARGETS  # noqa: E402
@@ -107,7 +108,7 @@ def campaign(asked: argparse.Namespace, started: float) -> Report:
     targets = [_target(name) for name in asked.targets] or list(TARGETS.values())
     engine = asked.engine or ("atheris" if find_spec("atheris") and asked.runs is None else "own")
     if engine == "atheris" and find_spec("atheris") is None:
-        raise ToolMissingError("atheris is not installed: pip install 'chainfl[fuzz]', or take --engine own")
+        raise ToolMissingError(f"atheris is not installed: {pip_install('fuzz')}, or take --engine own")
     rows: dict[str, object] = {}
     broken: list[str] = []
     for target in targets:

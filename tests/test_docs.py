@@ -12,8 +12,12 @@ from chainfl.cli.app import cli
 from chainfl.node.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "docker" / "README.md"])
 COMMAND = re.compile(r"(?<![\w/.-])chainfl +(?:-|[a-z])[^`\n]*")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def leaves(
@@ -71,7 +75,7 @@ def complaint(example: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_command_in_a_document_can_be_typed(page: Path) -> None:
     wrong = [f"{each}: {why}" for each in examples(page.read_text()) if (why := complaint(each))]
 
@@ -109,8 +113,82 @@ def _default(field: FieldInfo) -> str:
     return "–" if field.default is None else f"`{field.default}`"  # noqa: RUF001 (a dash in a table)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_documents_lead_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", page.read_text())
+def anchors(page: Path) -> set[str]:
+    """Where a link into a page can lead: its headings as GitHub and the site name them, and ids of its own."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ +(.+)$", prose, flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", each.lower()) for each in headings)
+    return {each.strip().replace(" ", "-") for each in plain} | set(re.findall(r'<a id="([^"]+)"', prose))
 
-    assert [link for link in links if not (page.parent / link).exists()] == []
+
+def dead_links(page: Path) -> list[str]:
+    """Links of a page to files or headings of this repository that are not there."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    dead = []
+    for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)|<img[^>]* src=\"(?!https?:)([^\"]+)\"", text):
+        target, _, anchor = (link[0] or link[1]).partition("#")
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
+            dead.append(link[0] or link[1])
+    return dead
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_documents_lead_somewhere(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('# One `two`\n[a](#one-two) [b](gone.md) [c](page.md#three) <img src="gone.svg">\n')
+
+    assert dead_links(page) == ["gone.md", "page.md#three", "gone.svg"]
+
+
+def test_documents_link_to_each_other() -> None:
+    links = [link for page in PAGES for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text())]
+
+    assert len(links) > 150
+
+
+def source() -> str:
+    """All messages of the package on one line: adjacent pieces of text joined as Python joins them."""
+    folders = (ROOT / "chainfl", ROOT / "services", ROOT / "scripts")
+    files = sorted(path for folder in folders if folder.is_dir() for path in folder.rglob("*.py"))
+    text = "\n".join([*(path.read_text() for path in files), (ROOT / "scripts" / "setup").read_text()])
+    return re.sub(r'"\s*\n\s*f?"', "", text)
+
+
+def test_every_message_in_troubleshooting_is_one_that_is_printed() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`.+?) \|", page, flags=re.MULTILINE)
+    messages = [each for row in rows for each in re.findall(r"`([^`]+)`", row)]
+    printed = source()
+
+    # `…` stands for a value; what is between two of them is printed as it stands.
+    pieces = [piece.strip() for each in messages for piece in each.split("…")]
+    known = [piece for piece in pieces if len(piece) >= 8]
+
+    assert len(known) >= 30
+    assert [piece for piece in known if piece not in printed] == []
+
+
+def test_troubleshooting_has_a_section_for_every_exit_code_that_needs_one() -> None:
+    codes = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "exit-codes.md").read_text(), flags=re.MULTILINE)
+    sections = re.findall(
+        r"^## (\d+): ", (ROOT / "docs" / "troubleshooting.md").read_text(), flags=re.MULTILINE
+    )
+
+    assert set(codes) - set(sections) == {"0", "130", "141"}
+
+
+def test_every_decision_is_in_the_list_of_decisions() -> None:
+    listed = (ROOT / "docs" / "adr" / "index.md").read_text()
+    pages = sorted((ROOT / "docs" / "adr").glob("0*.md"))
+
+    rows = []
+    for page in pages:
+        number, _, title = page.read_text().splitlines()[0].removeprefix("# ").partition(". ")
+        rows.append(f"| {number} | [{title}]({page.name}) |")
+
+    assert [row for row in rows if row not in listed] == []

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from chainfl import DISTRIBUTION
+
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
@@ -22,7 +24,7 @@ def distribution(requirement: str) -> str:
 def declared() -> set[str]:
     extras = PROJECT["optional-dependencies"].values()
     lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
-    return {distribution(line) for line in lines} - {"chainfl"}
+    return {distribution(line) for line in lines} - {DISTRIBUTION}
 
 
 def constraints() -> dict[str, str]:
@@ -88,7 +90,7 @@ def test_the_layers_name_every_module_of_the_package() -> None:
     assert present <= named
 
 
-@pytest.mark.parametrize("name", ["setup", "demo", "test", "bench", "contracts", "fuzz"])
+@pytest.mark.parametrize("name", ["setup", "demo", "test", "bench", "contracts", "fuzz", "try_wheel"])
 def test_scripts_can_be_run_and_say_what_they_do(name: str) -> None:
     script = ROOT / "scripts" / name
     first, second = script.read_text().splitlines()[:2]

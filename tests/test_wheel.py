@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from chainfl import __version__
+from chainfl import DISTRIBUTION, __version__
+from chainfl.report import commit, version_line
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,11 +59,36 @@ def test_the_wheel_carries_what_it_needs_and_no_tests(wheel: Path) -> None:
 def test_the_installed_command_prints_its_version(installed: Path, tmp_path: Path) -> None:
     done = run(installed / "chainfl", "--version", cwd=tmp_path)
 
-    assert done.stdout == f"chainfl {__version__}\n"
+    assert done.stdout == version_line() + "\n", "the wheel must name the commit it was built from"
 
 
 def test_the_installed_doctor_finds_its_packages(installed: Path, tmp_path: Path) -> None:
     answer = json.loads(run(installed / "chainfl", "doctor", "--json", cwd=tmp_path).stdout)
 
     assert answer["ok"] is True
-    assert answer["commit"] is None, "the installed package must not be the checkout"
+    assert answer["commit"] == commit()
+    packages = next(each for each in answer["metrics"]["findings"] if each["name"] == "packages")
+    assert re.fullmatch(r"all \d\d that chainfl needs", packages["detail"])
+
+
+def test_the_installed_package_is_not_the_checkout(installed: Path, tmp_path: Path) -> None:
+    where = run(installed / "python", "-c", "import chainfl; print(chainfl.__file__)", cwd=tmp_path).stdout
+
+    assert Path(where.strip()).is_relative_to(installed.parent)
+
+
+def test_the_wheel_has_a_name_of_its_own(wheel: Path) -> None:
+    assert wheel.name == f"{DISTRIBUTION.replace('-', '_')}-{__version__}-py3-none-any.whl"
+
+
+def test_a_wheel_made_from_the_source_archive_names_the_commit_too(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    unpacked = next(path for path in tmp_path.iterdir() if path.is_dir())
+
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=unpacked)
+
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as packed:
+        recorded = [packed.read(name) for name in packed.namelist() if name == "chainfl/commit.txt"]
+    assert recorded == ([] if commit() is None else [f"{commit()}\n".encode()])

@@ -8,16 +8,27 @@ from typing import Final, NoReturn
 
 import click
 
-from chainfl import __version__
 from chainfl.cli.commands import COMMANDS
 from chainfl.cli.lazy import LazyGroup
 from chainfl.cli.output import Answer
-from chainfl.errors import ChainflError, InputError
-from chainfl.report import emit, narrate, refusal
+from chainfl.errors import ChainflError, InputError, ToolMissingError
+from chainfl.report import emit, narrate, refusal, version_line
+from chainfl.tools import pip_install
 
 INTERNAL_ERROR: Final = 70
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+
+# Packages that an auditor's installation goes without, and the extra that brings each.
+EXTRAS: Final = {
+    "torch": "train",
+    "PIL": "train",
+    "fastapi": "api",
+    "starlette": "api",
+    "uvicorn": "api",
+    "matplotlib": "plot",
+    "ray": "ray",
+}
 
 
 class App(LazyGroup):
@@ -26,12 +37,25 @@ class App(LazyGroup):
     entries = COMMANDS
 
 
+def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(version_line())
+        ctx.exit()
+
+
 @click.group(
     cls=App,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: chainfl doctor. Each command shows its own with --help.",
 )
-@click.version_option(__version__, prog_name="chainfl", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    help="Show version and commit.",
+    callback=_show_version,
+)
 def cli() -> None:
     """Federated learning run by Ethereum contracts, checkable by anyone."""
 
@@ -60,6 +84,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except ModuleNotFoundError as error:
+        return _lacks(error, answer)
     except Exception as error:
         return _fail(error, answer)
 
@@ -70,6 +96,16 @@ def _refuse(error: ChainflError, answer: Answer) -> int:
     if answer.as_json:
         emit(refusal(answer.name, error, answer.seconds))
     return error.exit_code
+
+
+def _lacks(error: ModuleNotFoundError, answer: Answer) -> int:
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return _fail(error, answer)
+    remedy = pip_install(EXTRAS[package])
+    return _refuse(
+        ToolMissingError(f"{package} is not installed, and this command needs it: {remedy}"), answer
+    )
 
 
 def _fail(error: Exception, answer: Answer) -> int:

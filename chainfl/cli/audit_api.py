@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from chainfl import tools
 from chainfl.cli.chain_options import connect, parse_address, rpc_options
 from chainfl.errors import InputError
 from chainfl.report import narrate
@@ -65,7 +66,7 @@ def serve(
     except ImportError as error:
         from chainfl.errors import ToolMissingError
 
-        raise ToolMissingError(f"{error.name} is not installed: pip install 'chainfl[api]'") from None
+        raise ToolMissingError(f"{error.name} is not installed: {tools.pip_install('api')}") from None
     from chainfl.api.chain import ChainSource
     from chainfl.api.settings import load_settings
     from chainfl.logs import set_up_logs

@@ -16,10 +16,10 @@ from typing import Final
 
 import click
 
-from chainfl import __version__, tools
+from chainfl import DISTRIBUTION, __version__, tools
 from chainfl.cli.output import Answer, finish, json_option, print_table
 from chainfl.errors import InputError, ToolMissingError
-from chainfl.report import Report, report
+from chainfl.report import Report, report, version_line
 
 IPFS_API: Final = "http://127.0.0.1:5001"
 # ipfs-daemon takes any argument as an order to start, so it is not asked for its version.
@@ -81,7 +81,7 @@ def _with_required(outcome: Report, findings: Sequence[Finding], required: Seque
 
 
 def _show(findings: Sequence[Finding], outcome: Report) -> None:
-    click.echo(f"chainfl {__version__}")
+    click.echo(version_line())
     print_table(
         ("", "what", "found", "for"),
         [("ok" if each.found else "--", each.name, each.detail, each.purpose) for each in findings],
@@ -94,11 +94,15 @@ def _show(findings: Sequence[Finding], outcome: Report) -> None:
 
 
 def _packages() -> Finding:
-    lines = metadata.requires("chainfl") if _is_installed("chainfl") else []
-    names = [_requirement_name(line) for line in lines or [] if "extra ==" not in line]
+    found = partial(Finding, "packages", purpose="everything", remedy=tools.pip_install())
+    if not _is_installed(DISTRIBUTION):
+        return found(found=True, detail=f"not looked for: {DISTRIBUTION} runs here without being installed")
+
+    lines = metadata.requires(DISTRIBUTION) or []
+    names = [_requirement_name(line) for line in lines if "extra ==" not in line]
     missing = [name for name in names if not _is_installed(name)]
     detail = f"missing: {', '.join(missing)}" if missing else f"all {len(names)} that chainfl needs"
-    return Finding("packages", not missing, detail, "everything", "pip install chainfl")
+    return found(found=not missing, detail=detail)
 
 
 def _requirement_name(line: str) -> str:
@@ -110,7 +114,7 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _torch() -> Finding:
-    found = partial(Finding, "torch", purpose="training and scoring", remedy="pip install 'chainfl[train]'")
+    found = partial(Finding, "torch", purpose="training and scoring", remedy=tools.pip_install("train"))
     if util.find_spec("torch") is None:
         return found(found=False, detail="not installed")
     try:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from chainfl.errors import ToolMissingError
 from chainfl.sim.run import RoundMetrics
+from chainfl.tools import pip_install
 
 BLUE: Final = "#2b6cb0"
 RED: Final = "#c05621"
@@ -24,7 +25,7 @@ def draw_plots(folder: Path, facts: Sequence[RoundMetrics], title: str) -> list[
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError:
-        raise ToolMissingError("plots need matplotlib: pip install 'chainfl[plot]'") from None
+        raise ToolMissingError(f"plots need matplotlib: {pip_install('plot')}") from None
     folder.mkdir(parents=True, exist_ok=True)
     rounds = [one.round for one in facts]
     written = []

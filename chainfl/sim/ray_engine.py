@@ -15,6 +15,7 @@ from chainfl.learning.compute import cores
 from chainfl.learning.dataset import Array, Rows, Samples
 from chainfl.learning.models import Flat
 from chainfl.learning.train import Job, Recipe, train
+from chainfl.tools import pip_install
 
 
 class RemoteTrainer:
@@ -76,7 +77,7 @@ def ray_engine(workers: int | None = None) -> Iterator[RayEngine]:
             warnings.simplefilter("ignore")
             import ray
     except ImportError:
-        raise ToolMissingError("--engine ray needs ray: pip install 'chainfl[ray]'") from None
+        raise ToolMissingError(f"--engine ray needs ray: {pip_install('ray')}") from None
     count = workers or cores()
     here: dict[str, Any] = (
         {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": count, "include_dashboard": False}

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from chainfl.cli import app, run
 from chainfl.cli.commands import COMMANDS
 from chainfl.cli.lazy import load
 from chainfl.cli.output import json_option
+from chainfl.report import commit
+from chainfl.tools import pip_install
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,7 +47,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
 def test_the_version_is_printed() -> None:
     done = chainfl("--version")
 
-    assert (done.returncode, done.stdout) == (0, f"chainfl {__version__}\n")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"chainfl {re.escape(__version__)}( \([0-9a-f]{{12}}(-dirty)?\))?\n", done.stdout)
+    assert ("(" in done.stdout) == (commit() is not None)
 
 
 def test_help_starts_without_the_heavy_packages() -> None:
@@ -226,3 +231,39 @@ def test_completion_completes_command_names() -> None:
     done = chainfl(_CHAINFL_COMPLETE="bash_complete", COMP_WORDS="chainfl doc", COMP_CWORD="1")
 
     assert "doctor" in done.stdout
+
+
+WITHOUT_TORCH = (
+    "import sys; sys.modules['torch'] = None; from chainfl.cli import run; sys.exit(run(sys.argv[1:]))"
+)
+
+
+def test_a_command_that_needs_torch_says_how_to_install_it(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            WITHOUT_TORCH,
+            "simulate",
+            "--preset",
+            "sabfl-small",
+            "--run",
+            tmp_path / "run",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == errors.ToolMissingError.exit_code
+    assert done.stderr.count("\n") == 1
+    assert f"torch is not installed, and this command needs it: {pip_install('train')}" in done.stderr
+
+
+def test_a_module_that_no_extra_brings_is_a_defect(
+    failing: list[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.append(ModuleNotFoundError("No module named 'chainfl.gone'", name="chainfl.gone"))
+
+    assert run(["fail"]) == app.INTERNAL_ERROR
+    assert "please report it" in capsys.readouterr().err

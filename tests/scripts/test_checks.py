@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,32 @@ def test_depths_select_more_and_more() -> None:
     assert "-m" not in checks.pytest_command("deep", Path("junit.xml"), 2)[3:]
     assert [check.name for check in checks.mutant_checks("deep", 2)] == ["mutants"]
     assert checks.mutant_checks("default", 2) == []
+
+
+def test_pages_and_spelling_are_checked_with_the_lints(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("forge")
+    planned = checks.checks("fast", tmp_path / "junit.xml", tmp_path / "site", 2)
+
+    lints = {check.name: check.command for check in planned if check.group == "lint"}
+    assert {"spelling", "docs site"} <= set(lints)
+    assert "--strict" in lints["docs site"]
+    assert str(tmp_path / "site") in lints["docs site"], "the checkout stays clean"
+
+
+def test_a_spelling_error_is_found_and_the_repositorys_own_words_are_not(tmp_path: Path) -> None:
+    (tmp_path / "wrong.md").write_text(
+        "Sep" + "erate words.\n"
+    )  # in two pieces, or this file would fail the check itself
+    (tmp_path / "right.md").write_text("Toom and Cook multiply.\n")
+
+    codes = [
+        subprocess.run(
+            [checks.BIN / "codespell", tmp_path / name], cwd=checks.ROOT, capture_output=True
+        ).returncode
+        for name in ("wrong.md", "right.md")
+    ]
+
+    assert codes[0] != 0
+    assert codes[1] == 0

@@ -1,0 +1,1 @@
+"""Pages and pictures of docs/ that are made from the code, so that they cannot drift from it."""
