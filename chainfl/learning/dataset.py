@@ -38,6 +38,27 @@ class Samples:
         """The first `count` of them, or all if there are fewer."""
         return Samples(self.x, self.y, self.rows[:count])
 
+    def sampled(self, count: int, seed: int) -> "Samples":
+        """`count` of them drawn at random, each label in its proportion; all if there are not more.
+
+        Test sets are often ordered by label, author or place: their first samples are no fair sample.
+        """
+        if count >= len(self.rows):
+            return self
+
+        rng = np.random.Generator(np.random.Philox(seed))
+        shuffled = rng.permutation(self.rows)
+        labels, places, sizes = np.unique(self.y[shuffled], return_inverse=True, return_counts=True)
+
+        # What each label is due, rounded down; what is missing goes to the largest remainders.
+        quotas = sizes * count // len(self.rows)
+        remainders = sizes * count % len(self.rows)
+        missing = count - int(quotas.sum())
+        quotas[np.argsort(-remainders, kind="stable")[:missing]] += 1
+
+        chosen = [shuffled[places == place][: quotas[place]] for place in range(len(labels))]
+        return Samples(self.x, self.y, np.sort(np.concatenate(chosen)))
+
     def with_labels(self, y: Labels) -> "Samples":
         """The same samples under other labels (one for each row of `x`)."""
         return Samples(self.x, y, self.rows)

@@ -96,28 +96,42 @@ def arithmetic_sizes(clients: int, samples: int) -> tuple[int, ...]:
 
 
 def unbalanced(labels: Labels, clients: int, seed: int, *, label_cap: int) -> Parts:
-    """Sizes in arithmetic progression, at most `label_cap` different labels each (Xie et al., 2019).
+    """Sizes in arithmetic progression, one to `label_cap` different labels each (Xie et al., 2019).
 
-    The largest client chooses first; each takes the classes with most samples left and an equal part of each as
-    far as they last, in random order among equals.
+    The largest client chooses first: how many labels at random, more only where these have too few samples left; then
+    the classes with most samples left, an equal part of each as far as they last. Where the last clients cannot
+    be served within their labels, all sizes shrink by a hundredth, at most to four fifths.
     """
     classes = np.unique(labels)
     if not 1 <= label_cap <= len(classes):
         raise PartitionError(f"unbalanced: labels must be 1…{len(classes)}, not {label_cap}")
     _check_clients(len(labels), clients)
-    rng = _rng(seed)
-    stock = [rng.permutation(np.flatnonzero(labels == class_)) for class_ in classes]
+    for percent in range(100, 79, -1):
+        sizes = arithmetic_sizes(clients, len(labels) * percent // 100)
+        parts = _deal_unbalanced(labels, sizes, label_cap, _rng(seed))
+        if parts is not None:
+            return _sorted(parts)
+    raise PartitionError(
+        f"unbalanced: {clients} clients of at most {label_cap} labels cannot be given four fifths of the "
+        f"{len(labels)} samples; allow more labels or fewer clients"
+    )
+
+
+def _deal_unbalanced(
+    labels: Labels, sizes: Sequence[int], label_cap: int, rng: np.random.Generator
+) -> list[Rows] | None:
+    """Parts of these sizes, the largest dealt first; None where a client cannot be served within its labels."""
+    stock = [rng.permutation(np.flatnonzero(labels == class_)) for class_ in np.unique(labels)]
     parts: dict[int, Rows] = {}
-    for client, wanted in sorted(
-        enumerate(arithmetic_sizes(clients, len(labels))), key=lambda item: -item[1]
-    ):
-        parts[client] = _take_from_largest(stock, wanted, label_cap, rng)
+    for client, wanted in sorted(enumerate(sizes), key=lambda item: -item[1]):
+        left = sorted((len(rows) for rows in stock), reverse=True)
+        count = int(rng.integers(1, label_cap + 1))
+        while count < label_cap and sum(left[:count]) < wanted:
+            count += 1
+        parts[client] = _take_from_largest(stock, wanted, count, rng)
         if len(parts[client]) < max(wanted, MIN_SAMPLES):
-            raise PartitionError(
-                f"unbalanced: client {client} wants {wanted} samples of {label_cap} labels, only "
-                f"{len(parts[client])} are left; allow more labels or fewer clients"
-            )
-    return _sorted([parts[client] for client in range(clients)])
+            return None
+    return [parts[client] for client in range(len(sizes))]
 
 
 def natural(owners: Labels, clients: int, seed: int, *, minimum: int = MIN_SAMPLES) -> Parts:

@@ -62,6 +62,7 @@ def _cmfl(
         rounds=600,
         hostile=0.1,
         worker_attack="back-gradient",
+        max_hostile_committee="none",
         stakes="equal",
         scale=26,
     )

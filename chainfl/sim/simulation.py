@@ -79,7 +79,9 @@ def set_up(
     enrol_all(chain, TASK, {account_of(id_): stake for id_, stake in zip(trainers, stakes, strict=True)})
     net = network(chain, held_store, population, first_D, faithful=faithful)
     test = dataset.test()
-    return Simulation(experiment, net, population, test.first(experiment.test_samples or len(test)))
+    if experiment.test_samples:
+        test = test.sampled(experiment.test_samples, training_seed(experiment.seed, "test", 0, 0))
+    return Simulation(experiment, net, population, test)
 
 
 def network(

@@ -12,7 +12,7 @@ from PIL import Image
 
 from chainfl.errors import DataCorruptError, DataMissingError, InputError, UnknownNameError
 from chainfl.learning import datasets
-from chainfl.learning.dataset import Array, Dataset
+from chainfl.learning.dataset import Array, Dataset, Samples
 from chainfl.learning.sources import cache, cifar, covtype, idx, imdb, shakespeare
 from chainfl.learning.sources.files import digest, unpack
 from chainfl.learning.sources.known import DIGESTS
@@ -436,3 +436,17 @@ def test_plain_and_packed_files_unpack_to_the_same_bytes(tmp_path: Path) -> None
     (tmp_path / "a.xz").write_bytes(lzma.compress(b"data"))
 
     assert {unpack(tmp_path / name) for name in ("a", "a.gz", "a.xz")} == {b"data"}
+
+
+def test_a_sample_of_an_ordered_test_set_has_every_label_in_its_proportion() -> None:
+    y = np.repeat(np.arange(4), (400, 300, 200, 100))
+    whole = Samples(np.zeros((1000, 1), np.float32), y, np.arange(1000))
+
+    one, again, other = (whole.sampled(101, seed) for seed in (7, 7, 8))
+
+    assert len(one) == 101
+    assert len(set(one.rows.tolist())) == 101
+    assert np.bincount(y[one.rows]).tolist() == [41, 30, 20, 10]
+    assert np.array_equal(one.rows, again.rows)
+    assert not np.array_equal(one.rows, other.rows)
+    assert whole.sampled(1000, 7) is whole
