@@ -192,3 +192,14 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
         rows.append(f"| {number} | [{title}]({page.name}) |")
 
     assert [row for row in rows if row not in listed] == []
+
+
+def test_every_file_that_the_architecture_page_names_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:[\w]+/)*[\w]+\.(?:py|sol))`", page))
+
+    roots = (ROOT, ROOT / "chainfl", ROOT / "chainfl" / "protocol", ROOT / "contracts" / "src")
+    missing = [name for name in sorted(named) if not any((root / name).is_file() for root in roots)]
+
+    assert len(named) >= 20
+    assert missing == []

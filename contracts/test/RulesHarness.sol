@@ -188,7 +188,7 @@ contract RulesHarness is IRules {
     /* REWARDS */
 
     function ofWorker(uint256 pool, uint256 share, uint256 head) external pure returns (uint256) {
-        return Rewards.ofWorker(pool, share, head);
+        return Rewards.ofWorker(pool, share, Shares.TOTAL - head);
     }
 
     function ofValidator(uint256 pool, uint256 dev, uint256 devSum, uint256 paid)

@@ -6,11 +6,12 @@ import {FixedPointMathLib} from "solady/utils/FixedPointMathLib.sol";
 /// @title Rewards
 /// @notice What a round pays. Every part is rounded down; what rounding leaves stays in escrow.
 library Rewards {
-    uint256 private constant TOTAL = 1 << 31;
-
-    /// @notice A worker's part: `⌊pool · p_i / (2^31 − p_0)⌋`.
-    function ofWorker(uint256 pool, uint256 share, uint256 headShare) internal pure returns (uint256) {
-        return pool * share / (TOTAL - headShare);
+    /// @notice A worker's part: `⌊pool · part / whole⌋`, by shares `⌊pool · p_i / (2^31 − p_0)⌋`.
+    /// @param pool Below 2^128, as all ether there is; a part fits 32 bits.
+    function ofWorker(uint256 pool, uint256 part, uint256 whole) internal pure returns (uint256) {
+        unchecked {
+            return pool * part / whole;
+        }
     }
 
     /// @notice A validator's part: `⌊pool · (S − dev) / ((n−1)·S)⌋`, the closer to the committee the more; equal parts when

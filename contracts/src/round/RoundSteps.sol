@@ -381,7 +381,7 @@ library RoundSteps {
             // Below 2^128 · 2^31 each.
             for (uint256 i = 0; i < count; ++i) {
                 if (i & 7 == 0) kept[i >> 3] = word = s.shares[i >> 3];
-                if (paid >> i & 1 != 0) sum += amount * (word >> 224) / whole;
+                if (paid >> i & 1 != 0) sum += Rewards.ofWorker(amount, word >> 224, whole);
                 word <<= 32;
             }
         }

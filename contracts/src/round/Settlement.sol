@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {LibBit} from "solady/utils/LibBit.sol";
 
 import {ITrainingTask, Phase, PlaceView, Rule} from "../interfaces/ITrainingTask.sol";
+import {Rewards} from "../math/Rewards.sol";
 import {Scores} from "../math/Scores.sol";
 import {Shares} from "../math/Shares.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
@@ -75,7 +76,7 @@ library Settlement {
         uint256 i = PackedIds.find(s.orders[round], pay.updates, id);
         if (i == pay.updates || pay.paid >> i & 1 == 0) return (0, 0);
         part = pay.byShares ? s.paidShares[round].get(i) : 1;
-        amount = uint256(ImmutableArgs.origin().workersBudget) * part / pay.whole;
+        amount = Rewards.ofWorker(ImmutableArgs.origin().workersBudget, part, pay.whole);
     }
 
     /// @notice Takes the caller's credit and its pay of these rounds out of what is owed; the caller of this function sends it.
