@@ -124,7 +124,8 @@ def get_canonical_model(
     chunks = _read_chunks(store, cid, node)
     first = next(chunks)
     u_D = np.empty(d, ">u4")
-    data, at = u_D.data.cast("B"), 0
+    data = u_D.data.cast("B")
+    at = 0
     for chunk in chain((first,), chunks):
         data[at : at + len(chunk)] = chunk
         at += len(chunk)

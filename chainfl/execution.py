@@ -130,7 +130,8 @@ class FetchOnce:
         with self._lock:
             found = self._kept.pop((cid, root), None)
         if found is None:
-            d, s = task.config.dimension, task.config.scale
+            d = task.config.dimension
+            s = task.config.scale
             found = get_canonical_model(store, cid, d, s=s, root=root, threads=1)
         with self._lock:
             self._kept[cid, root] = found  # now the last of all
@@ -182,7 +183,8 @@ def model_by(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch = f
 
 def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
     """Krum's choice over the included updates, as shares per revealed update."""
-    config, tallied = task.config, task.round.tally
+    config = task.config
+    tallied = task.round.tally
     assert tallied is not None
     wanted = 1 if config.rule is Rule.KRUM else config.selected
     chosen = iter(krum(pairwise_squared_distances(included), config.tolerated, wanted))
@@ -270,7 +272,9 @@ def check_proposal(store: BlobStore, task: Task, budget: Budget = NO_LIMIT) -> N
     """
     proposal = task.round.proposal
     assert proposal is not None
-    number, fetching, reading = task.round.number, within(store, budget.fetch), within(store, budget.read)
+    number = task.round.number
+    fetching = within(store, budget.fetch)
+    reading = within(store, budget.read)
 
     def keep_proposed() -> Cid:
         block = get_record(fetching, Cid.dag_cbor(proposal.block), BlockNode)

@@ -53,7 +53,8 @@ def evidence_of(played: PlayedRound, store: BlobStore, leaf: int, attempt: int |
 
 def _proposed(played: PlayedRound, attempt: int | None) -> Task:
     """The task as a proposal (the newest where none is named) left it."""
-    task, found = played.before.draft(), None
+    task = played.before.draft()
+    found = None
     for logged in played.events:
         event = logged.event
         if isinstance(event, events.RoundEnded):

@@ -316,7 +316,8 @@ class Follower:
             expected = {
                 k: d for k, (n, d) in followed.digests.items() if round_ is None or n in (round_, None)
             }
-            missing, wrong = set(expected), dict[Key, Row]()
+            missing = set(expected)
+            wrong = dict[Key, Row]()
             for row in self._index.rows(task, round_):
                 key = (row.kind, row.number)
                 missing.discard(key)
@@ -324,7 +325,8 @@ class Follower:
                     wrong[key] = row
             if not wrong and not missing:
                 return
-            line, log = followed.line, tuple(followed.line.events)
+            line = followed.line
+            log = tuple(followed.line.events)
         again = TaskLine(TaskLog(line.created, line.created_block, ()))
         right = {(row.kind, row.number): row for row in again.extend(log)}
         for key in sorted(missing | wrong.keys()):

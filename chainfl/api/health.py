@@ -18,9 +18,11 @@ def health_of(follower: Follower, index: Index, stale_seconds: float) -> schemas
     standing = follower.standing
     unread = follower.unread
     try:
-        tasks, trouble = index.task_count(), standing.trouble
+        tasks = index.task_count()
+        trouble = standing.trouble
     except StoreError as error:
-        tasks, trouble = 0, str(error)
+        tasks = 0
+        trouble = str(error)
 
     behind = seconds_behind(standing, trouble, now)
     detail = _detail(follower, standing, trouble, now, stale_seconds)

@@ -169,7 +169,8 @@ class Index:
         query = "SELECT kind, number, document, round, account, name FROM rows WHERE task = ?"
         values: tuple[object, ...] = (task,)
         if round_ is not None:
-            query, values = f"{query} AND (round = ? OR round IS NULL)", (task, round_)
+            query = f"{query} AND (round = ? OR round IS NULL)"
+            values = (task, round_)
         with _failures(self._path):
             for found in self._reader().execute(query, values):
                 yield Row(*found)
@@ -220,7 +221,8 @@ class Index:
 def _page_query(
     kind: str, where: Filter, after: int | None, limit: int, *, newest: bool
 ) -> tuple[str, Sequence[object]]:
-    conditions, values = ["kind = ?"], list[object]((kind,))
+    conditions = ["kind = ?"]
+    values = list[object]((kind,))
     if after is not None:
         conditions.append("number < ?" if newest else "number > ?")
         values.append(after)

@@ -262,7 +262,8 @@ def event_row(task: Address, number: int, logged: PlacedEvent) -> schemas.EventR
     """An event as the index keeps it."""
     event = logged.event
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
-    round_, account = getattr(event, "round", None), getattr(event, "account", None)
+    round_ = getattr(event, "round", None)
+    account = getattr(event, "account", None)
     return schemas.EventRow(
         task=hex_of(task),
         number=number,

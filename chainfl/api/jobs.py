@@ -171,7 +171,8 @@ class Auditor:
         return self.pool.do("index", self._compare_index, client)
 
     def _compare_index(self) -> schemas.IndexCheck:
-        first, changed = list[schemas.Difference](), 0
+        first = list[schemas.Difference]()
+        changed = 0
         for each in self._follower.check_index():
             changed += 1
             if len(first) < MOST_DIFFERENCES:
@@ -207,7 +208,8 @@ class Auditor:
     def _redo(self, task: str, played: PlayedRound, print_: str) -> schemas.Audit:
         started = time.perf_counter()
         audited = audit_round(played, self._store, self._source.mix_hash, self._limits)
-        findings, verdict = audited.findings, audited.verdict
+        findings = audited.findings
+        verdict = audited.verdict
         challenge = self._challenge(played) if verdict is Verdict.MISMATCH else None
         seconds = round(time.perf_counter() - started, 6)
         audit = _document(task, played, print_, findings, challenge, seconds)

@@ -80,8 +80,10 @@ def follow_headers(
     Raises:
         BundleError: names the header that breaks the chain.
     """
-    mix_hashes, with_events = bytearray(), list[Header]()
-    number, before = first, None
+    mix_hashes = bytearray()
+    with_events = list[Header]()
+    number = first
+    before = None
     for data in encoded:
         with _naming(f"header of block {number}"):
             before = _next_header(data, number, before)
@@ -164,7 +166,8 @@ def read_history(
     Raises:
         BundleError: receipts are wrong, missing or not needed, or the task was not created in the first block.
     """
-    created, log = None, list[LoggedEvent]()
+    created = None
+    log = list[LoggedEvent]()
     receipts = iter(encoded)
     for header in chain.with_events:
         data = next(receipts, None)

@@ -62,7 +62,8 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
 
 def _vouches(standing: Task) -> dict[str, list[bool]]:
     """For every validator that revealed: which of the updates it vouched for, in index order."""
-    kind, count = score_kind(standing.config.rule), len(standing.round.order)
+    kind = score_kind(standing.config.rule)
+    count = len(standing.round.order)
     return {
         str(id_): [vouches(kind, entry) for entry in decode_scores(kind, scores.revealed, count).entries]
         for id_, scores in standing.round.scores.items()

@@ -262,7 +262,8 @@ def _rewards(played: PlayedRound, standing: Task) -> Finding:
 
 def _head(played: PlayedRound, standing: Task) -> Finding:
     """11. The head after the round: the proposal if Final, the older one if a majority lost it, else the same."""
-    ended, round_ = played.ended, standing.round
+    ended = played.ended
+    round_ = standing.round
     assert ended is not None
     expected = (standing.head_root, standing.head_block)
     if ended.outcome is Outcome.FINAL and round_.proposal is not None:

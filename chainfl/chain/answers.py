@@ -89,7 +89,8 @@ def read_receipt(w3: Web3, transaction: bytes, what: str = "waiting for a receip
     with _read(w3, what):
         if octets(answer["transactionHash"], 32) != transaction:
             raise BadAnswerError("answers with the receipt of another transaction")
-        status, made = quantity(answer["status"]), answer.get("contractAddress")
+        status = quantity(answer["status"])
+        made = answer.get("contractAddress")
         if status > 1:
             raise BadAnswerError(f"answers with a receipt of status {status}")
         logs = [

@@ -106,7 +106,8 @@ def as_config(values: tuple[object, ...]) -> TaskConfig:
         VerificationError: they name a rule or a statistic that there is not.
     """
     plain = dict(zip(TaskConfig.__dataclass_fields__, values, strict=True))
-    rule, statistic = plain["rule"], plain["statistic"]
+    rule = plain["rule"]
+    statistic = plain["statistic"]
     assert isinstance(rule, int)
     assert isinstance(statistic, int)
     try:
@@ -143,7 +144,9 @@ def fill_of(name: str, code: bytes) -> Fill:
         VerificationError: apart from that it is not the code of this release.
     """
     template, holes = _template(name)
-    rest, libraries, immutables = bytearray(code), dict[str, Address](), set[bytes]()
+    rest = bytearray(code)
+    libraries = dict[str, Address]()
+    immutables = set[bytes]()
     for hole in holes:
         value = code[hole.at : hole.at + hole.size]
         rest[hole.at : hole.at + hole.size] = bytes(hole.size)

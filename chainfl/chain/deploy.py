@@ -217,7 +217,8 @@ def _is_on_its_way(w3: Web3, sender: Sender, step: DeployedStep) -> bool:
 
 def _await_step(w3: Web3, sender: Sender, name: str, step: DeployedStep, on_progress: OnProgress) -> bool:
     """Whether the step is done; one that is on its way is waited for."""
-    until, said = time.monotonic() + _PATIENCE, False
+    until = time.monotonic() + _PATIENCE
+    said = False
     while not _stands(w3, name, step):
         if not _is_on_its_way(w3, sender, step):
             return _stands(w3, name, step)

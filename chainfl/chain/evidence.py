@@ -115,7 +115,8 @@ def read_header(w3: Web3, number: int) -> bytes | None:
 
 def _as_hashed(w3: Web3, number: int, block: Json) -> bytes:
     with outside(f"header of block {number}"):
-        data, hash_ = encode_header(block), from_hex(block["hash"])
+        data = encode_header(block)
+        hash_ = from_hex(block["hash"])
         if keccak256(data) != hash_:
             data = from_hex(_ask_raw(w3, "debug_getRawHeader", number) or "")
     if keccak256(data) != hash_:
@@ -196,7 +197,9 @@ def _ask_raw(w3: Web3, method: str, number: int) -> Any:
 
 def _ask_many(w3: Web3, calls: Sequence[tuple[str, Sequence[object]]]) -> Iterator[Any]:
     """Answers in order; several calls travel together where the connection allows it."""
-    provider, at, size = w3.provider, 0, _BATCH
+    provider = w3.provider
+    at = 0
+    size = _BATCH
     while at < len(calls):
         batch = [(RPCEndpoint(method), params) for method, params in calls[at : at + size]]
         if not isinstance(provider, HttpRpc):

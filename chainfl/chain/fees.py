@@ -85,7 +85,8 @@ def read_price(w3: Web3) -> Price:
         history = ask(w3, "eth_feeHistory", [hex(_BLOCKS), "latest", [_PERCENTILE]])
         bases, tips = _history(history)
     except (LedgerError, BadAnswerError):
-        bases, tips = [read_head(w3).base_fee], []
+        bases = [read_head(w3).base_fee]
+        tips = []
     tip = median_low(tips) if tips else _advised_tip(w3)
     return Price(bases[-1], tip, max(_USUAL_FACTOR * median_low(bases), _ALWAYS_USUAL))
 

@@ -72,7 +72,8 @@ def open_endpoints(text: str, chain_id: int | None) -> Endpoints:
     all_ = [open_rpc(url) for url in split_urls(text)]
     if len(all_) == 1:
         return Endpoints(all_[0], (), check_chain(all_[0], chain_id))
-    found, failed = dict[int, int](), list[LedgerError]()
+    found = dict[int, int]()
+    failed = list[LedgerError]()
     for place, w3 in enumerate(all_):
         try:
             found[place] = check_chain(w3, chain_id)
@@ -222,7 +223,8 @@ class AgreedReader(TaskReader):
         for source in self._sources:
             if source.look is None and time.monotonic() >= source.again_at:
                 source.look = self._pool.submit(self._read, source)
-        needed, grace = majority_of(len(self._sources)), None
+        needed = majority_of(len(self._sources))
+        grace = None
         while True:
             looks = [source.look for source in self._sources if source.look is not None]
             done = [look for look in looks if look.done()]
@@ -278,14 +280,16 @@ def _confirms(one: _Source, other: _Source) -> bool:
     """Whether one has seen everything that the other tells, and the same."""
     if one is other:
         return True
-    mine, told = _reader(one), _reader(other)
+    mine = _reader(one)
+    told = _reader(other)
     reaches = not told.log or told.log[-1].block_number <= min(mine.last, told.last)
     return reaches and not _contradicts(one, other)
 
 
 def _contradicts(one: _Source, other: _Source) -> bool:
     """Whether two tell different things about the blocks that both have read."""
-    mine, told = _reader(one), _reader(other)
+    mine = _reader(one)
+    told = _reader(other)
     if mine is told:
         return False
     last = min(mine.last, told.last)

@@ -233,7 +233,8 @@ def parse_answer(answer: bytes | str) -> Any:
 def _depth(text: bytes) -> int:
     """How deep values are nested. The parser does not stop in time: web3 raises its limit to beyond the stack's."""
     marks = np.frombuffer(_STRING.sub(b"", text), np.uint8)
-    opened, closed = (marks == ord("[")) | (marks == ord("{")), (marks == ord("]")) | (marks == ord("}"))
+    opened = (marks == ord("[")) | (marks == ord("{"))
+    closed = (marks == ord("]")) | (marks == ord("}"))
     return int(np.max(np.cumsum(opened.astype(np.int32) - closed), initial=0))
 
 

@@ -161,10 +161,13 @@ class Sender:
 
     def _offer(self, seconds_left: float | None) -> Offer:
         """What to offer for gas: the usual at once, more when time gets short, never more than the caps."""
-        caps, started, said = self._settings.caps, time.monotonic(), False
+        caps = self._settings.caps
+        started = time.monotonic()
+        said = False
         patience = self._settings.give_up_after if seconds_left is None else max(0.0, seconds_left)
         while True:
-            price, waited = self._ask(read_price), time.monotonic() - started
+            price = self._ask(read_price)
+            waited = time.monotonic() - started
             is_late = waited >= patience / 2
             if price.is_within(caps) and (price.is_usual or is_late):
                 return price.offer(caps)
@@ -191,7 +194,8 @@ class Sender:
         """Send under the next nonce; send again with a higher fee when it does not get through."""
         offer = self._offer(seconds_left)
         nonce = self._nonce()
-        started, hashes = time.monotonic(), list[HexBytes]()
+        started = time.monotonic()
+        hashes = list[HexBytes]()
         for tries in range(1, 1_000_000):
             hash_ = self._broadcast(call, gas, nonce, offer, is_resent=bool(hashes))
             hashes = [*(known for known in hashes if known != hash_), hash_]
@@ -216,7 +220,8 @@ class Sender:
 
     def _told_nonce(self) -> int:
         """What the middle one of the endpoints says, so that one of several cannot hold us up."""
-        told, failed = list[int](), list[LedgerError]()
+        told = list[int]()
+        failed = list[LedgerError]()
         for w3 in self._working():
             try:
                 params = [checksum(self.address), "pending"]
@@ -250,7 +255,8 @@ class Sender:
         self._resting[w3] = time.monotonic() + _REST
 
     def _not_in_time(self, hashes: list[HexBytes], nonce: int) -> LedgerError:
-        name, seconds = f"transaction {hashes[-1].to_0x_hex()} (nonce {nonce})", self._settings.give_up_after
+        name = f"transaction {hashes[-1].to_0x_hex()} (nonce {nonce})"
+        seconds = self._settings.give_up_after
         if any(self._receipt(hash_) is not None for hash_ in hashes):
             return LedgerError(
                 f"{name} was mined, but {self._settings.confirmations} blocks did not follow within {seconds:.0f} s: "
@@ -298,7 +304,8 @@ class Sender:
 
     def _await_receipt(self, hashes: list[HexBytes], started: float, tries: int) -> TxReceipt | None:
         """The receipt of whichever version was mined; None when it is time to try a higher fee."""
-        settings, pause = self._settings, _FIRST_PAUSE
+        settings = self._settings
+        pause = _FIRST_PAUSE
         until = min(started + settings.replace_after * tries, started + settings.give_up_after)
         while True:
             for hash_ in reversed(hashes):

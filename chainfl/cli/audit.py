@@ -271,7 +271,8 @@ def _challenge(
     from chainfl.workflows.challenge import challenge_standing, past_challenge
 
     connection = connect(online.rpc_url, online.chain_id)
-    reader, store = open_reader(connection, online.task, online.from_block), open_store(online.store)
+    reader = open_reader(connection, online.task, online.from_block)
+    store = open_store(online.store)
     played = {one.number: one for one in played_rounds(reader)}
     task = reader.task
     wanted = task.round.number if number is None else number

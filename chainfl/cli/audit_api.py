@@ -76,8 +76,11 @@ def serve(
         from chainfl.devnet.processes import load_devnet
 
         net = load_devnet(devnet)
-        rpc_url, chain_id, factory = net.rpc_url, net.chain_id, factory or net.factory
-        store, from_block = store or net.store, net.from_block if from_block is None else from_block
+        rpc_url = net.rpc_url
+        chain_id = net.chain_id
+        factory = factory or net.factory
+        store = store or net.store
+        from_block = net.from_block if from_block is None else from_block
         flags["index"] = flags["index"] or devnet / "audit-index.sqlite"
     if not factory or not store:
         raise InputError("give --factory and --store, or --devnet with the folder of a devnet")

@@ -169,7 +169,8 @@ def _decoded(rule: Rule, row: Sequence[int]) -> list[int | None]:
 
 def _attested(asked: Judgement, judged: _Judged) -> list[int]:
     """The shares that a proposer of Krum has to post, from the distances between the included updates."""
-    config, included = judged.config, judged.tally.included
+    config = judged.config
+    included = judged.tally.included
     count = sum(included)
     matrix = asked.distances
     if not config.rule.is_attested or len(matrix) != count or any(len(row) != count for row in matrix):

@@ -74,7 +74,8 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate(f"a process for each of {len(people)} participants is starting")
         enrol(net, open_rpc(url), keys, people, narrate)
-        dashboard, guest = start_api(net, narrate), write_guest(net)
+        dashboard = start_api(net, narrate)
+        guest = write_guest(net)
     except BaseException:
         stop(net)
         raise

@@ -133,7 +133,8 @@ def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
     if selfish is not None:
         return _resume_selfish(folder, selfish, data, as_json)
     with _engine(engine) as train:
-        started, plan = time.perf_counter(), rundir.read_plan(folder)
+        started = time.perf_counter()
+        plan = rundir.read_plan(folder)
         blobs = _blobs(folder) if plan.faithful else None
         simulation = set_up(
             plan.experiment, data or plan.data, faithful=plan.faithful, store=blobs, engine=train
@@ -225,7 +226,8 @@ def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, as_json
     from chainfl.sim import selfish_dir
     from chainfl.sim.selfish import set_up_selfish
 
-    started, setup = time.perf_counter(), set_up_selfish(plan.experiment, data or plan.data)
+    started = time.perf_counter()
+    setup = set_up_selfish(plan.experiment, data or plan.data)
     progress = selfish_dir.restore(folder, plan.experiment)
     narrate(f"{folder}: {len(progress.facts)} of {plan.experiment.rounds} rounds were played")
     return _play_selfish(setup, progress, folder, started, as_json)

@@ -73,7 +73,8 @@ def open_staker(
     task: str, rpc_url: str, chain_id: int | None, keystore: Path, password_file: Path | None
 ) -> Staker:
     """Connect, unlock, and find the task's registry."""
-    connection, address = connect(rpc_url, chain_id), parse_address(task)
+    connection = connect(rpc_url, chain_id)
+    address = parse_address(task)
     registry = registry_of(connection, address)
     return Staker(connection, open_sender(connection, keystore, password_file), address, registry)
 
@@ -100,7 +101,8 @@ def add(amount: str, enrol: bool, as_json: bool, **where: Any) -> int:
     from chainfl.chain.abi import functions
     from chainfl.chain.contracts import allocate
 
-    wei, me = parse_ether(amount), open_staker(**where)
+    wei = parse_ether(amount)
+    me = open_staker(**where)
     allocate(me.sender, me.registry, me.task, wei)
     if enrol:
         me.sender.send(me.task, functions("TrainingTask")["enrol"].call_data())
@@ -138,7 +140,8 @@ def show(
     from chainfl.chain.send import checksum
     from chainfl.protocol.views import earnings
 
-    who, connection = _whose(keystore, account), connect(rpc_url, chain_id)
+    who = _whose(keystore, account)
+    connection = connect(rpc_url, chain_id)
     now = open_reader(connection, task, from_block).refresh()
     registry = registry_of(connection, now.address)
     with outside("reading the balance"):

@@ -77,7 +77,8 @@ def list_tasks(rpc_url: str, chain_id: int | None, factory: str, as_json: bool) 
     from chainfl.chain.reader import read_config
     from chainfl.chain.send import checksum
 
-    connection, address = connect(rpc_url, chain_id), parse_address(factory)
+    connection = connect(rpc_url, chain_id)
+    address = parse_address(factory)
     tasks = []
     for number in range(1, task_count(connection.w3, address) + 1):
         at = task_at(connection.w3, address, number)
@@ -168,12 +169,14 @@ def abandon(
     from chainfl.types import Phase
 
     connection = connect(rpc_url, chain_id)
-    sender, at = open_sender(connection, keystore, password_file), parse_address(task)
+    sender = open_sender(connection, keystore, password_file)
+    at = parse_address(task)
     reader = open_reader(connection, task, from_block)
     now = reader.refresh()
     if now.round.phase is not Phase.ENDED and not now.ending:
         sender.send(at, functions("TrainingTask")["abandon"].call_data())
-    now, refunded = reader.refresh(), 0
+    now = reader.refresh()
+    refunded = 0
     if now.round.phase is Phase.ENDED and now.escrow:
         refunded = now.escrow
         sender.send(at, functions("TrainingTask")["refund"].call_data())

@@ -55,8 +55,11 @@ def watch(
     from chainfl.store.address import open_store
 
     set_up_logs(as_json=json_logs)
-    signer, address, blobs = open_signer(keystore, password_file), parse_address(task), open_store(store)
-    stop, costs = threading.Event(), SendSettings(caps=chosen_caps())
+    signer = open_signer(keystore, password_file)
+    address = parse_address(task)
+    blobs = open_store(store)
+    stop = threading.Event()
+    costs = SendSettings(caps=chosen_caps())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 

@@ -146,13 +146,15 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnPr
 
 def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress: OnProgress) -> None:
     rounds = reader.created.config.rounds
-    told, until = 0, time.monotonic() + SECONDS_PER_ROUND * rounds
+    told = 0
+    until = time.monotonic() + SECONDS_PER_ROUND * rounds
     while not story.is_over:
         reader.refresh()
         for logged in reader.log[told:]:
             story.take(logged.event, logged.block_number)
             if isinstance(logged.event, LieProven):
-                finder, gas = story.name_of(logged.event.finder), gas_of(w3, [logged.transaction])
+                finder = story.name_of(logged.event.finder)
+                gas = gas_of(w3, [logged.transaction])
                 on_progress(f"  proof      by {finder}, in one transaction of {gas:,} gas")
             if isinstance(logged.event, RoundEnded):
                 on_progress(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")

@@ -162,7 +162,8 @@ def start_anvil(
 
 
 def _await_rpc(process: subprocess.Popen[bytes], url: str, log: Path, seconds: float = 20) -> None:
-    w3, until = open_rpc(url, timeout=2), time.monotonic() + seconds
+    w3 = open_rpc(url, timeout=2)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         if process.poll() is not None:
             raise LedgerError(f"anvil ended with {process.returncode}; see {log}")
@@ -320,7 +321,8 @@ def start_node(
 
 def start_api(net: Devnet, on_progress: OnProgress, seconds: float = 60) -> str:
     """Start the audit API with its dashboard for this devnet, and wait until it listens; answers its address."""
-    port, home = free_port(), Path(net.home)
+    port = free_port()
+    home = Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
     (home / "logs").mkdir(exist_ok=True)
     with (home / "logs" / "audit-api.log").open("ab") as log:

@@ -79,7 +79,8 @@ def score_many(
     Raises:
         InputError: there is no judge, or samples and model do not fit.
     """
-    spec, place = _common_spec(model, judges), pick_device(device)
+    spec = _common_spec(model, judges)
+    place = pick_device(device)
     pieces = [
         _Piece(k, v, rows)
         for k in range(len(flats_KD))
@@ -127,7 +128,8 @@ def _score_pieces(
 ) -> list[tuple[float, int]]:
     with borrowed(spec.name, place) as network, torch.inference_mode():
         network.eval()
-        loaded, found = -1, []
+        loaded = -1
+        found = []
         for piece in pieces:
             if piece.model != loaded:
                 load_flat(network, flats_KD[piece.model])

@@ -248,7 +248,8 @@ def flatten_into(model: nn.Module, out_D: Flat | None) -> Flat:
     flat_D = np.empty(size(model), np.float32) if out_D is None else out_D
     if flat_D.shape != (size(model),):
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers cannot hold a model of {size(model)}")
-    target, offset = torch.from_numpy(flat_D), 0
+    target = torch.from_numpy(flat_D)
+    offset = 0
     with torch.no_grad():
         for _, tensor in _floating(model):
             target[offset : offset + tensor.numel()].view(tensor.shape).copy_(tensor)
@@ -264,7 +265,8 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
     """
     if flat_D.ndim != 1 or len(flat_D) != size(model):
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {size(model)}")
-    source, offset = torch.from_numpy(_writeable(flat_D)), 0
+    source = torch.from_numpy(_writeable(flat_D))
+    offset = 0
     with torch.no_grad():
         for _, tensor in _floating(model):
             tensor.copy_(source[offset : offset + tensor.numel()].view(tensor.shape))

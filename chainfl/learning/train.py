@@ -47,7 +47,8 @@ def train(
         InputError: samples and model do not fit.
         LengthError: the head does not have the model's length.
     """
-    spec, place = check_fits(model, samples), pick_device(device)
+    spec = check_fits(model, samples)
+    place = pick_device(device)
     with borrowed(model, place) as network:
         load_flat(network, head_D)
         network.train()
@@ -115,7 +116,8 @@ def batches(rows: Rows, recipe: Recipe, seed: int) -> Iterator[Rows]:
 
 def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, device: str = "cpu") -> Flat:
     """The gradient of the mean loss over all samples at `flat_D` (VaRSeL's ∇l, exact up to rounding)."""
-    spec, place = check_fits(model, samples), pick_device(device)
+    spec = check_fits(model, samples)
+    place = pick_device(device)
     with borrowed(model, place) as network:
         load_flat(network, flat_D)
         network.eval()

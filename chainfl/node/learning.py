@@ -125,7 +125,8 @@ def _first_step(trainer: AnyTrainer, head_D: Floats, config: TaskConfig) -> Floa
     """One step of training, and from its time whether all of them are meant to be done at all."""
     if not isinstance(trainer, Trainer):
         return trainer.train(head_D, 0)
-    recipe, samples = trainer.spec.recipe, trainer.train_on
+    recipe = trainer.spec.recipe
+    samples = trainer.train_on
 
     def step() -> Floats:
         one = replace(recipe, local_epochs=1, local_steps=1)

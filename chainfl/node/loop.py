@@ -83,7 +83,8 @@ def persist(look: Callable[[], T], stop: threading.Event, shown: Status) -> T | 
 
     A hostile or absent neighbour does not end the process; None when it is told to stop.
     """
-    log_once, pause = LogOnce(), _FIRST_PAUSE
+    log_once = LogOnce()
+    pause = _FIRST_PAUSE
     while not stop.is_set():
         try:
             found = look()
@@ -113,15 +114,22 @@ def serve(
     """Take part until the task has ended or the process is told to stop; `poll_seconds` is the longest pause."""
     clock = Clock()
     node = replace(node, participant=timed(node.participant, clock))
-    me, pause, turn_order = node.participant, poll_seconds, TurnOrder(poll_seconds)
+    me = node.participant
+    pause = poll_seconds
+    turn_order = TurnOrder(poll_seconds)
     watcher = Watcher(me.ledger, me.store) if watch else None
-    shown, joined, seen = status or Status(), 0, -1
-    log_once, barred, swept = LogOnce(), NOWHERE, 0
+    shown = status or Status()
+    joined = 0
+    seen = -1
+    log_once = LogOnce()
+    barred = NOWHERE
+    swept = 0
     while not stop.is_set():
         try:
             task = me.ledger.task()
             if len(node.ledger.reader.log) != seen:
-                seen, pause = len(node.ledger.reader.log), _QUICKEST * poll_seconds
+                seen = len(node.ledger.reader.log)
+                pause = _QUICKEST * poll_seconds
             if task.round.phase is Phase.ENDED:
                 _log.info("round %d: the task has ended", task.round.number)
                 return
@@ -161,7 +169,8 @@ def serve(
 
 def _take_leave(me: Participant, task: Task) -> None:
     """The last line of a node that was told to stop: whether it still has to open a commitment."""
-    account, round_ = task.accounts.get(me.ledger.me), task.round
+    account = task.accounts.get(me.ledger.me)
+    round_ = task.round
     update = round_.updates.get(account.id) if account is not None else None
     scores = round_.scores.get(account.id) if account is not None else None
     sealed = (update is not None and update.revealed is None) or (
@@ -184,7 +193,8 @@ def _let_go(node: Node, task: Task) -> None:
 
 def _join(me: Participant, task: Task, joined: int) -> int:
     """Bring a queued enrolment into the tree once the open draw is done; tried once a round."""
-    account, round_ = task.accounts.get(me.ledger.me), task.round
+    account = task.accounts.get(me.ledger.me)
+    round_ = task.round
     is_waiting = account is not None and account.is_enrolled and account.weight == 0
     if not is_waiting or joined == round_.number or round_.phase is Phase.DRAW:
         return joined

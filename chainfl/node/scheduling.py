@@ -23,7 +23,8 @@ def take_long_turns(seconds: float = SLICE_SECONDS) -> bool:
     numbers = _SYSCALLS.get(platform.machine()) if sys.platform == "linux" else None
     if numbers is None or os.sched_getscheduler(0) != _ORDINARY:
         return False
-    nanoseconds, nice = round(seconds * 10**9), os.getpriority(os.PRIO_PROCESS, 0)
+    nanoseconds = round(seconds * 10**9)
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
     wanted = _ATTRIBUTES.pack(_ATTRIBUTES.size, _ORDINARY, 0, nice, 0, nanoseconds, 0, 0)
     kernel = ctypes.CDLL(None)
     if kernel.syscall(numbers[0], 0, wanted, 0) != 0:

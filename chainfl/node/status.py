@@ -81,7 +81,8 @@ class Status:
 
     def health(self, patience: float = 60.0) -> tuple[bool, dict[str, object]]:
         """Healthy while a step is under way or the ledger was read not long ago."""
-        age, step = time.monotonic() - self._seen if self._seen else None, self._step
+        age = time.monotonic() - self._seen if self._seen else None
+        step = self._step
         healthy = bool(step) or (age is not None and age < patience)
         told = {"ledger_read_seconds_ago": age, "step": step, "last_error": self._last_error}
         return healthy, {"ok": healthy, **told, "endpoints": self._endpoints}

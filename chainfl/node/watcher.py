@@ -77,7 +77,8 @@ class Watcher:
 
     def _standing(self, task: Task) -> _Case | None:
         """The case of the standing proposal; none where there is none, or it is our own or attested by us."""
-        round_, account = task.round, task.accounts.get(self._ledger.me)
+        round_ = task.round
+        account = task.accounts.get(self._ledger.me)
         if round_.phase is not Phase.CHALLENGE or round_.proposal is None:
             return None
         if account is not None and (round_.proposer == account.id or round_.votes.get(account.id)):

@@ -111,7 +111,8 @@ def connect(settings: NodeSettings, signer: LocalSigner) -> Connections:
     """
     from chainfl.node.learning import check_manifest
 
-    store, ledger = open_store(settings.store), open_ledger(settings, signer)
+    store = open_store(settings.store)
+    ledger = open_ledger(settings, signer)
     task = ledger.task()
     manifest, first_D = check_task(store, task, settings.limits)
     check_manifest(manifest)

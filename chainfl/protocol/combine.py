@@ -181,7 +181,9 @@ def _pair_distances(
 ) -> list[int]:
     if not pairs:
         return []
-    kernels, pairs_P2, found = _kernels(), np.array(pairs, np.int64), list[list[int]]()
+    kernels = _kernels()
+    pairs_P2 = np.array(pairs, np.int64)
+    found = list[list[int]]()
 
     def work(_: slice, rows: Rows) -> Work:
         return partial(kernels.squared_distances, kernels.table(rows), pairs_P2, found)

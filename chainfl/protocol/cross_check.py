@@ -91,7 +91,8 @@ def _same(task: Task, event: events.Event, expected: events.Event) -> None:
     if type(expected) is not type(event):
         raise _lie(task, event, type(expected).__name__, type(event).__name__)
     for field in fields(event):
-        wanted, found = getattr(expected, field.name), getattr(event, field.name)
+        wanted = getattr(expected, field.name)
+        found = getattr(event, field.name)
         if wanted != found:
             raise _lie(task, event, f"{field.name} = {_plain(wanted)}", _plain(found))
 
@@ -138,7 +139,8 @@ def _left(task: Task, event: events.Left) -> None:
 
 
 def _weight_set(task: Task, event: events.WeightSet) -> None:
-    copy, account = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    account = _by_id(task, event.id)
     # The least stake that weighs as much; less than a whole minimum weighs something only in a full tree.
     least = -(-event.weight * task.config.min_stake // UNITS_PER_MIN_STAKE)
     stakes = _Stakes(max(least, task.config.min_stake) if event.weight else 0)
@@ -187,35 +189,42 @@ def _drawn(task: Task, event: events.Drawn) -> None:
 
 
 def _update_committed(task: Task, event: events.UpdateCommitted) -> None:
-    copy, sender = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
     actions.commit_update(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _update_revealed(task: Task, event: events.UpdateRevealed) -> None:
-    copy, sender = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
     opened = (event.root, event.cid, event.samples, event.salt)
     actions.reveal_update(copy, _in_time(task, sender), event.round, *opened)
 
 
 def _scores_committed(task: Task, event: events.ScoresCommitted) -> None:
-    copy, sender = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
     actions.commit_scores(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _scores_revealed(task: Task, event: events.ScoresRevealed) -> None:
-    copy, sender = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
     actions.reveal_scores(copy, _in_time(task, sender), event.round, event.scores, event.salt)
 
 
 def _proposed(task: Task, event: events.Proposed) -> None:
     _expect(task, event, task.round.proposal is None, "one proposal in an attempt")
-    copy, sender = _copy(task), _by_id(task, event.id)
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
     posted = (event.model_root, event.block, event.shares)
     actions.propose(copy, _in_time(task, sender), event.round, event.attempt, *posted)
 
 
 def _voted(task: Task, event: events.Voted) -> None:
-    copy, sender, proposal = _copy(task), _by_id(task, event.id), task.round.posted
+    copy = _copy(task)
+    sender = _by_id(task, event.id)
+    proposal = task.round.posted
     named = (proposal.model_root, proposal.block, proposal.shares_digest)
     actions.vote(copy, _in_time(task, sender), event.round, event.attempt, *named, event.attests)
 
@@ -294,7 +303,8 @@ def _round_ended(task: Task, event: events.RoundEnded) -> None:
 
 def _compare_end(task: Task, event: Ending, now: int) -> None:
     """Leave the phase as the rules do: whoever was silent, whoever is paid, and what follows must be as told."""
-    round_, copy = task.round, _copy(task)
+    round_ = task.round
+    copy = _copy(task)
     begun = 0 if round_.phase is Phase.DRAW else round_.deadline - phase_seconds(task.config, round_.phase)
     _expect(task, event, now >= begun, f"a time after {begun}, when the phase began")
     _leave(copy, Call(_ANYBODY, now, task.round.draw_block + 1))

@@ -22,7 +22,8 @@ def draw_ids(seed: Digest, weights: Sequence[tuple[Id, int]], count: int, first:
     `weights` is in id order. Draw number k takes its number modulo the remaining stake and walks the ids in order.
     """
     left = [[id_, weight] for id_, weight in weights if weight > 0]
-    remaining, drawn = sum(weight for _, weight in left), []
+    remaining = sum(weight for _, weight in left)
+    drawn = []
     for k in range(first, first + count):
         if remaining == 0:
             break
@@ -59,12 +60,15 @@ def draw_roles(
     fixed = list(elected) if elected is not None else draw_ids(seed, weights, committee_size)
     used = 0 if elected is not None else len(fixed)
     if trains:
-        taken, proposers, room = list(fixed), by_lot(seed, fixed), max_updates
+        taken = list(fixed)
+        proposers = by_lot(seed, fixed)
+        room = max_updates
     else:
         rest = [(id_, weight) for id_, weight in weights if id_ not in set(fixed)]
         proposers = draw_ids(seed, rest, 1 + min(2, max_updates), used)
         used += len(proposers)
-        taken, room = fixed + proposers, max_updates - (len(proposers) - 1)
+        taken = fixed + proposers
+        room = max_updates - (len(proposers) - 1)
     others = [(id_, weight) for id_, weight in weights if weight > 0 and id_ not in set(taken)]
     if len(others) <= room:
         return Drawn(tuple(fixed), tuple(proposers), None)

@@ -88,7 +88,8 @@ def _note_absent(task: Task, call: Call, stakes: Stakes, id_: Id) -> None:
     if account is None or not is_absent(task, account):
         raise errors.NotAbsentError(id_)
 
-    missed, number = account.missed + 1, task.round.number
+    missed = account.missed + 1
+    number = task.round.number
     task.accounts[account.address] = replace(account, missed=missed, absent_in=number)
     task.events.append(events.Absent(number, id_, missed))
     if missed == MOST_MISSED:
@@ -111,7 +112,8 @@ def unbonding_seconds(task: Task) -> int:
 
 def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
     """Whether the account's stake must stay: a round holds it (role, update, election), or the draw counts it."""
-    account, round_ = task.accounts.get(address), task.round
+    account = task.accounts.get(address)
+    round_ = task.round
     if account is None or round_.phase is Phase.ENDED:
         return False
     if account.weight > _due_weight(task, account, stakes):

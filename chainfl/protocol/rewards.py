@@ -33,7 +33,8 @@ def deviation(gaps_K: Sequence[int | None], dev_cap: int) -> int:
 
 def committee_pay(deviations: Sequence[int], amount: int) -> list[int]:
     """The nearer to the statistic, the more: (S - dev) / ((n - 1) S) of the amount, equal when S = 0 or n = 1."""
-    n, total = len(deviations), sum(deviations)
+    n = len(deviations)
+    total = sum(deviations)
     if n <= 1 or total == 0:
         return [amount // n for _ in deviations]
     return [amount * (total - dev) // ((n - 1) * total) for dev in deviations]

@@ -174,7 +174,8 @@ def _leave_score(task: Task, call: Call, stakes: Stakes) -> None:
 
 def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Sequence[bytes]) -> None:
     """Turn all revealed scores, given in committee order, into inclusion, shares and perhaps the next committee."""
-    round_, config = task.round, task.config
+    round_ = task.round
+    config = task.config
     expect_round(task, round_number)
     expect_phase(task, Phase.TALLY)
     revealed = [id_ for id_ in round_.committee if revealed_by(round_, id_) is not None]

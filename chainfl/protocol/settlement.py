@@ -11,7 +11,8 @@ from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Slash
 
 def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     """Credit committee and miner, note how workers are paid; answers what each group gets."""
-    round_, config = task.round, task.config
+    round_ = task.round
+    config = task.config
     tallied = round_.tally
     if tallied is None:
         return 0, 0, 0
@@ -40,7 +41,8 @@ def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
     posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
     shares = posted or tallied.shares
     if shares and not task.config.rule.is_on_ranks:
-        parts, whole = shares[1:], TOTAL - shares[0]
+        parts = shares[1:]
+        whole = TOTAL - shares[0]
     else:
         parts = tuple(int(counts) for counts in tallied.included)
         whole = max(sum(parts), task.config.min_updates)
@@ -54,7 +56,8 @@ def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
 
 def _committee_pay(task: Task, tallied: Tally, amount: int) -> dict[Id, int]:
     """What each validator gets: by closeness where shares were formed, else the plain part of one seat."""
-    round_, config = task.round, task.config
+    round_ = task.round
+    config = task.config
     if sum(tallied.included) < config.min_updates or len(tallied.deviations) < sharing.majority(
         config.committee_size
     ):

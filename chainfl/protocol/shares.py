@@ -78,7 +78,9 @@ def included(
     vouches_RC: Sequence[Sequence[bool]], roots_R: Sequence[bytes], head_root: bytes, config: TaskConfig
 ) -> list[bool]:
     """Which updates count: a majority of the committee vouches and, with `unique_roots`, the root is new."""
-    needed, seen, answer = majority(config.committee_size), {head_root}, []
+    needed = majority(config.committee_size)
+    seen = {head_root}
+    answer = []
     for vouches, root in zip(vouches_RC, roots_R, strict=True):
         counts = sum(vouches) >= needed and not (config.unique_roots and root in seen)
         if counts:
@@ -136,7 +138,8 @@ def rank_shares(count_K: int, config: TaskConfig) -> list[int]:
 
 def shares_of(statistics_K: Sequence[int], samples_K: Sequence[int], config: TaskConfig) -> list[int]:
     """The K shares of a rule that the contract decides, per included update (on ranks: per rank)."""
-    amount, count = TOTAL - head_share(config.alpha), len(samples_K)
+    amount = TOTAL - head_share(config.alpha)
+    count = len(samples_K)
     if config.rule.is_softmax:
         return softmax(statistics_K, config.beta, amount)
     if config.rule.is_on_ranks:

@@ -87,7 +87,8 @@ def deallocate(
         raise errors.NotEnoughBondedError(task, account, stake.bonded, amount)
 
     shares = amount if stake.shares == 0 else amount * stake.shares // stake.unbonding
-    number, release_at = stake.requests, now + unbonding_seconds
+    number = stake.requests
+    release_at = now + unbonding_seconds
     registry.allocations[task, account] = Allocation(
         stake.bonded - amount, stake.unbonding + amount, stake.shares + shares, stake.generation, number + 1
     )
@@ -151,7 +152,8 @@ def slash(
     to_escrow = amount * (WAD - finder_part - burn_part) // WAD
     burned = amount - to_finder - to_escrow
 
-    bonded, unbonding = stake.bonded - (amount - from_unbonding), stake.unbonding - from_unbonding
+    bonded = stake.bonded - (amount - from_unbonding)
+    unbonding = stake.unbonding - from_unbonding
     closed = unbonding << _WORTHLESS_BITS < stake.shares
     left = replace(stake, bonded=bonded, unbonding=unbonding)
     if closed:

@@ -35,7 +35,8 @@ def voters(round_: Round, proposer: Id) -> list[Id]:
 
 def expected_updates(task: Task, roles: Drawn) -> int:
     """How many can commit: the phase ends early when they all have."""
-    config, members = task.config, len(roles.committee)
+    config = task.config
+    members = len(roles.committee)
     if config.rule.is_elected:
         staked_members = sum(task.by_id(id_).weight > 0 for id_ in roles.committee)
         return members + min(config.max_updates, task.eligible - staked_members)
@@ -108,7 +109,8 @@ def unclaimed_rounds(task: Task, who: Address) -> list[int]:
 
 def earnings(task: Task, who: Address) -> int:
     """What the account may claim: its credit, and its part as a worker of rounds it has not claimed."""
-    budget, account = round_budget(task.funded, task.config).workers, task.accounts.get(who)
+    budget = round_budget(task.funded, task.config).workers
+    account = task.accounts.get(who)
     pays = [task.pays[number] for number in unclaimed_rounds(task, who)]
     parts = [budget * pay.workers[account.id] // pay.whole for pay in pays] if account is not None else []
     return task.credits.get(who, 0) + sum(parts)

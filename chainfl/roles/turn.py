@@ -43,8 +43,10 @@ def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | 
 
 
 def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> Step | None:
-    round_, id_ = task.round, account.id
-    update, scores = round_.updates.get(id_), round_.scores.get(id_)
+    round_ = task.round
+    id_ = account.id
+    update = round_.updates.get(id_)
+    scores = round_.scores.get(id_)
     is_trainer = Duty.VALIDATE in duty if id_ in round_.committee else Duty.WORK in duty
     if round_.phase is Phase.TRAIN and is_trainer and update is None and trains(task, account):
         return Step("commit update", commit_update)

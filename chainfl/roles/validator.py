@@ -78,7 +78,8 @@ def _expect_same_updates(me: Participant, sealed: SealedScores) -> None:
 def reveal_scores(me: Participant) -> None:
     """Open the commitment to the scores that stands on the ledger."""
     task = me.ledger.task()
-    number, account = task.round.number, task.accounts.get(me.ledger.me)
+    number = task.round.number
+    account = task.accounts.get(me.ledger.me)
     mine = task.round.scores.get(account.id) if account is not None else None
     kept = me.journal.scores(number)
     sealed = next((s for s in kept if mine is not None and s.digest == mine.commitment), None)
@@ -192,7 +193,8 @@ class _Named:
 
 def _keep_all(me: Participant, task: Task, budget: Budget) -> list[_Named]:
     """The head, then the updates in index order, once the store has fetched whatever it can."""
-    store, order = within(me.store, budget.fetch), task.round.order
+    store = within(me.store, budget.fetch)
+    order = task.round.order
     jobs = [partial(keep_head, store, task), *(partial(keep_update, store, task, id_) for id_ in order)]
     kept = side_by_side(jobs, budget.fetch)
 

@@ -59,7 +59,8 @@ def _fetched_head(me: Participant, task: Task) -> Vector:
 
 def seal_update(me: Participant, task: Task) -> SealedUpdate:
     """Train, encode, name, and seal under a fresh salt."""
-    number, scale = task.round.number, task.config.scale
+    number = task.round.number
+    scale = task.config.scale
     head_D = starting_model(me, task)
 
     started = time.monotonic()
@@ -67,7 +68,8 @@ def seal_update(me: Participant, task: Task) -> SealedUpdate:
     me.pace.train = time.monotonic() - started
 
     named = name_model(update_D, scale, me.trainer.layout)
-    samples, salt = min(me.trainer.samples, task.config.max_samples), me.journal.salt(number, Phase.TRAIN)
+    samples = min(me.trainer.samples, task.config.max_samples)
+    salt = me.journal.salt(number, Phase.TRAIN)
     payload = worker_payload(named.node.root, named.cid.digest, samples)
     digest = seal(task, Phase.TRAIN, me.ledger.me, payload, salt)
     return SealedUpdate(digest, salt, named.node.root, named.cid.digest, samples, update_D)

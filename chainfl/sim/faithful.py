@@ -88,7 +88,8 @@ class FaithfulNetwork(Network):
 
     def _forge(self, id_: Id, active: Sequence[Id]) -> bool:
         """Put what this validator posts into its journal; False when it stays silent."""
-        attack, task = self.population.adversary.validator, self.task
+        attack = self.population.adversary.validator
+        task = self.task
         if attack is None or not (attack.forges or attack.copies or attack.is_silent):
             return True
         honest = {
@@ -98,6 +99,7 @@ class FaithfulNetwork(Network):
         posted = self.population.posted(task, honest).get(id_)
         if posted is None:
             return False
-        me, number = self.participants[task.by_id(id_).address], task.round.number
+        me = self.participants[task.by_id(id_).address]
+        number = task.round.number
         me.journal.keep_scores(number, seal_scores(me, task, posted))
         return True

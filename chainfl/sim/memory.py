@@ -83,7 +83,8 @@ class MemoryLedger:
     def draw(self) -> None:
         """Draw the roles of the round, from a known seed when a chain's run is played again."""
         with self.chain.lock:
-            chain, round_ = self.chain, self.task().round
+            chain = self.chain
+            round_ = self.task().round
             # Nobody else makes blocks here: the one that seeds the draw is made now.
             chain.block_number = max(chain.block_number, round_.draw_block)
             known = chain.known_seeds.get(round_.number)

@@ -123,7 +123,8 @@ class Network:
 
 def play_round(net: Network) -> PlayedRound:
     """One round, from the draw to the checked block. Whoever is silent, the round goes on."""
-    before, first = net.task, len(net.chain.world.log)
+    before = net.task
+    first = len(net.chain.world.log)
 
     # Draw: the ledger picks committee, miner, backups and workers by stake.
     net.ledger.draw()

@@ -123,7 +123,8 @@ class Population:
 
     def held_out(self, task: Task, id_: Id) -> Samples:
         """What a validator scores with: its held-out samples, under wrong labels if that is its attack."""
-        clean, attack = self.trainers[id_].held_out, self.adversary.validator
+        clean = self.trainers[id_].held_out
+        attack = self.adversary.validator
         flips = attack is not None and attack.flips and id_ in self.active_validators(task)
         return clean.with_labels(self._wrong_labels("flip", clean)) if flips else clean
 
@@ -133,7 +134,8 @@ class Population:
 
     def posted(self, task: Task, honest: Mapping[Id, Scores]) -> dict[Id, Scores]:
         """What the validators post in place of their honest scores; who stays silent is left out."""
-        attack, active = self.adversary.validator, self.active_validators(task)
+        attack = self.adversary.validator
+        active = self.active_validators(task)
         if attack is None:
             return dict(honest)
         first = next((honest[id_].entries for id_ in active if id_ in honest), None)
@@ -153,7 +155,8 @@ class Population:
         return [index for index, id_ in enumerate(task.round.order) if id_ in self.adversary.ids]
 
     def _train_on(self, id_: Id, is_hostile: bool) -> Samples:
-        clean, attack = self.trainers[id_].train_on, self.adversary.worker
+        clean = self.trainers[id_].train_on
+        attack = self.adversary.worker
         if not is_hostile or attack is None or attack.labels is None:
             return clean
         return clean.with_labels(self._wrong_labels(attack.name, clean))

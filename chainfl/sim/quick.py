@@ -79,7 +79,8 @@ class QuickNetwork(Network):
 
     def commit_updates(self, ids: Sequence[Id]) -> None:
         """Train everybody side by side; commit to what can be encoded."""
-        task, named = self.task, Names()
+        task = self.task
+        named = Names()
         named.add(self.head, task.head_root)
         self.updates, self.names = {}, {}
         if not ids:
@@ -98,13 +99,15 @@ class QuickNetwork(Network):
     def reveal_updates(self, ids: Sequence[Id]) -> None:
         """Show the names."""
         for id_ in ids:
-            name, number = self.names[id_], self.task.round.number
+            name = self.names[id_]
+            number = self.task.round.number
             self._ledger(id_).reveal_update(number, name, name, self._samples(id_), _SALT)
 
     def commit_scores(self, ids: Sequence[Id]) -> None:
         """Let the whole committee judge at once."""
         task = self.task
-        kind, posted = score_kind(task.config.rule), self.population.posted(task, self._judge(task, ids))
+        kind = score_kind(task.config.rule)
+        posted = self.population.posted(task, self._judge(task, ids))
         self.scores = {id_: encode_scores(kind, scores) for id_, scores in posted.items()}
         roots = ordered_roots(task)
         for id_, scores in self.scores.items():

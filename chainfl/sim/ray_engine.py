@@ -47,9 +47,11 @@ class RayEngine:
         free = list(self.workers)
         while waiting or running:
             while waiting and free:
-                k, worker = waiting.pop(), free.pop()
+                k = waiting.pop()
+                worker = free.pop()
                 samples = jobs[k].samples
-                x, y = self._send(samples.x), self._send(samples.y)
+                x = self._send(samples.x)
+                y = self._send(samples.y)
                 reply = worker.train.remote(model, head, x, y, samples.rows, recipe, jobs[k].seed, round_)
                 running[reply] = (k, worker)
             done, _ = self.ray.wait(list(running), num_returns=1)

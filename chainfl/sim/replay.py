@@ -250,7 +250,8 @@ class ReplayNetwork(Network):
 
     def vote(self, ids: Sequence[Id]) -> None:
         """As the trace says; who is not named stayed silent."""
-        round_, attempt = self.task.round, self._attempt()
+        round_ = self.task.round
+        attempt = self._attempt()
         proposal = round_.proposal
         assert attempt is not None
         assert proposal is not None
@@ -283,8 +284,10 @@ class ReplayNetwork(Network):
 
     def _withhold(self, id_: Id) -> None:
         """Seal scores with the missing vouches, so that the role commits to those."""
-        task, me = self.task, self.participants[self.task.by_id(id_).address]
-        kind, number = score_kind(task.config.rule), task.round.number
+        task = self.task
+        me = self.participants[self.task.by_id(id_).address]
+        kind = score_kind(task.config.rule)
+        number = task.round.number
         vouched = self.record.get("vouches", {}).get(str(id_))
         if vouched is None or all(vouched):
             return
@@ -315,7 +318,8 @@ class ReplayNetwork(Network):
 def _network(trace: Trace, population: Population) -> ReplayNetwork:
     """The task as its creation and its enrolments left it, with the chain's own addresses."""
     chain = Chain(World(trace.chain_id, _REGISTRY, Floors(1)), bytes(32))
-    store, config = MemoryStore(), trace.config
+    store = MemoryStore()
+    config = trace.config
     first = name_model(
         encode(initial_flat(trace.manifest.model, trace.manifest.seed), config.scale),
         config.scale,
@@ -330,11 +334,9 @@ def _network(trace: Trace, population: Population) -> ReplayNetwork:
     chain.world.create_task(
         chain.call(_SPONSOR), trace.task, config, config.rounds * min(BUDGET, config.min_stake // 5)
     )
-    task, shared, participants = (
-        chain.world.tasks[trace.task],
-        SharedTraining(population),
-        dict[Address, Participant](),
-    )
+    task = chain.world.tasks[trace.task]
+    shared = SharedTraining(population)
+    participants = dict[Address, Participant]()
     for id_, account in sorted(trace.accounts.items()):
         take(task, events.Enrolled(id_, account), 0)
         ledger = MemoryLedger(chain, trace.task, account)

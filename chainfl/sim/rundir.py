@@ -75,7 +75,8 @@ def read_plan(folder: Path) -> Plan:
 
 def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) -> None:
     """Write down the newest round and the state after it."""
-    one, chain = facts[-1], simulation.net.chain
+    one = facts[-1]
+    chain = simulation.net.chain
     with (folder / METRICS).open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(one.as_plain()) + "\n")
     head = f"head-{one.round}.bin"
@@ -111,12 +112,15 @@ def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
         (folder / METRICS).unlink(missing_ok=True)
         return []
     state = read_json(folder / CHECKPOINT, "there is no checkpoint")
-    chain, net = simulation.net.chain, simulation.net
+    chain = simulation.net.chain
+    net = simulation.net
     try:
-        task, registry = unpack(Task, state["task"]), unpack(Registry, state["registry"])
+        task = unpack(Task, state["task"])
+        registry = unpack(Registry, state["registry"])
         chain.now, chain.block_number = int(state["now"]), int(state["block_number"])
         chain.world.balances = {bytes.fromhex(who): int(wei) for who, wei in state["balances"]}  # type: ignore[misc]
-        round_, head = int(state["round"]), str(state["head"])
+        round_ = int(state["round"])
+        head = str(state["head"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
     if task.config != net.task.config:

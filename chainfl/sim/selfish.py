@@ -102,7 +102,8 @@ def _fedavg(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
 
 def _fedprox(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """As FedAvg, with local training held near the head."""
-    ids, mu = _with_internal(setup, _drawn(setup, round_)), setup.experiment.proximal
+    ids = _with_internal(setup, _drawn(setup, round_))
+    mu = setup.experiment.proximal
     return _equal(setup.updates(head_D, ids, round_, proximal=mu), setup)
 
 
@@ -117,7 +118,8 @@ def _skew(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
 
 def _ocs(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Optimal client sampling: by the size of the update, weighed so that the mean stays what it is."""
-    internal, budget = setup.experiment.internal, setup.experiment.budget
+    internal = setup.experiment.internal
+    budget = setup.experiment.budget
     rows = setup.updates(head_D, range(len(setup.clients)), round_)
     sizes = np.linalg.norm(rows[internal:] - head_D, axis=1)
     chances = sampling_chances(sizes, budget)
@@ -249,7 +251,8 @@ def combine_models(models: NDArray[np.float32], shares: Sequence[int], scale: in
 
 def internal_accuracy(setup: SelfishSetup, head_D: Flat, round_: int) -> float:
     """The mean over internal clients of the accuracy on their classes; Per-FL adapts to each by one step first."""
-    model, recipe = setup.experiment.model, setup.experiment.recipe
+    model = setup.experiment.model
+    recipe = setup.experiment.recipe
     found = []
     for k, test in enumerate(setup.tests):
         own_D = head_D
@@ -267,7 +270,8 @@ def sampling_chances(sizes_N: NDArray[np.floating[Any]], budget: int) -> NDArray
     sizes = np.asarray(sizes_N, np.float64)
     if budget >= len(sizes) or not sizes.any():
         return np.full(len(sizes), min(1.0, budget / len(sizes)))
-    chances, sure = np.zeros(len(sizes)), np.zeros(len(sizes), bool)
+    chances = np.zeros(len(sizes))
+    sure = np.zeros(len(sizes), bool)
     while True:
         rest = sizes[~sure].sum()
         chances = np.where(sure, 1.0, (budget - sure.sum()) * sizes / rest if rest else 0.0)
@@ -279,7 +283,9 @@ def sampling_chances(sizes_N: NDArray[np.floating[Any]], budget: int) -> NDArray
 def _maml(setup: SelfishSetup, head_D: Flat, client: int, round_: int) -> Flat:
     experiment = setup.experiment
     one = replace(experiment.recipe, local_steps=1)
-    ahead, samples, model_D = replace(one, learning_rate=experiment.inner_rate), setup.clients[client], head_D
+    ahead = replace(one, learning_rate=experiment.inner_rate)
+    samples = setup.clients[client]
+    model_D = head_D
     for step in range(experiment.recipe.local_steps or 1):
         seed = training_seed(experiment.seed, "ahead", client, round_ * 1000 + step)
         looked_D = train(experiment.model, model_D, samples, ahead, seed, round_=round_)

@@ -78,7 +78,9 @@ def restore(folder: Path, experiment: Selfish) -> SelfishProgress:
         return progress
     state = read_json(folder / CHECKPOINT, "there is no checkpoint")
     try:
-        round_, head, root = int(state["round"]), str(state["head"]), bytes.fromhex(state["root"])
+        round_ = int(state["round"])
+        head = str(state["head"])
+        root = bytes.fromhex(state["root"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
     model = read_head(folder / head, len(progress.head), root)

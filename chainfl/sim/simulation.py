@@ -91,7 +91,8 @@ def network(
     keeper = MemoryLedger(chain, TASK, KEEPER)
     if not faithful:
         return QuickNetwork(chain, keeper, store, {}, {}, population=population, head=head_D)
-    shared, participants = SharedTraining(population), {}
+    shared = SharedTraining(population)
+    participants = {}
     for id_ in population.trainers:
         account = keeper.task().by_id(id_).address
         ledger = MemoryLedger(chain, TASK, account)

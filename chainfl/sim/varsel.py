@@ -78,16 +78,19 @@ def approximate_weights(spread: float, internal: int, norms_N: Doubles, budget: 
     """
     order = np.argsort(norms_N, kind="stable")
     most = min(float(budget), float(len(norms_N)))
-    best_sum, best = 0.0, spread / internal**2
+    best_sum = 0.0
+    best = spread / internal**2
     filled = 0.0  # the cost of all clients before this one
     for k, norm in enumerate(norms_N[order]):
-        low, high = float(k), min(k + 1.0, most)
+        low = float(k)
+        high = min(k + 1.0, most)
         if low >= most:
             break
         for total in _stationary(spread, internal, filled - k * norm, norm, low, high):
             value = (spread + total * (filled + (total - k) * norm)) / (internal + total) ** 2
             if value < best:
-                best_sum, best = total, value
+                best_sum = total
+                best = value
         filled += norm
     weights_N = np.zeros(len(norms_N))
     weights_N[order] = np.clip(best_sum - np.arange(len(norms_N)), 0, 1)

@@ -179,7 +179,8 @@ class IpfsStore:
             BlobNotFoundError: a part was not found within `pin_seconds`.
         """
         seconds = self._limit(self._settings.pin_seconds, "pin/add")
-        reach, limit = str(with_links).lower(), _duration(seconds)
+        reach = str(with_links).lower()
+        limit = _duration(seconds)
         try:
             self._ask("pin/add", seconds=seconds, arg=str(cid), recursive=reach, timeout=limit)
         except _RefusedError as error:

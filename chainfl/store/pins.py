@@ -118,7 +118,8 @@ class RecordingStore:
         old = list(self._book.old_pins(oldest, number))
         if not old:
             return 0
-        limited, count = self.within(time.monotonic() + _SWEEP_SECONDS), 0
+        limited = self.within(time.monotonic() + _SWEEP_SECONDS)
+        count = 0
         try:
             needed = names_to_keep(limited, task)
             for cid in old:

@@ -145,7 +145,8 @@ def verify_bundle(
             raise InputError(f"the bundle holds round {subject.round} only, not round {number}")
         proven = prove_task(bundle, block_hash)
         check_blobs(bundle, proven)
-        store, mix_hash = bundle.store(), proven.chain.mix_hash
+        store = bundle.store()
+        mix_hash = proven.chain.mix_hash
         chosen = _chosen(proven.rounds, subject.round if number is None else number)
         audited = tuple(audit_round(played, store, mix_hash, limits) for played in chosen)
     return BundleAudit(subject, proven.contracts, audited)

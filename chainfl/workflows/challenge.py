@@ -146,7 +146,8 @@ def _guilty(task: Task) -> list[Id]:
 
 def _slash(w3: Web3, registry: Address, task: Task, id_: Id, finder: Address) -> tuple[Guilty, Slashed]:
     """What the registry would take from an account: its real stake, slashed by the rules."""
-    account, config = task.by_id(id_).address, task.config
+    account = task.by_id(id_).address
+    config = task.config
     (values,) = read_call(w3, "StakeRegistry", registry, "allocation", task.address, account)
     held = stake.Allocation(*values)
     ledger = stake.Registry(allocations={(task.address, account): held})

@@ -60,7 +60,8 @@ def prepare_task(store: BlobStore, terms: Terms) -> TaskConfig:
         layout=layout,
     )
     named = name_model(encode(initial_flat(terms.model, terms.seed), terms.scale), terms.scale, layout)
-    model, record = put_model(store, named), put_record(store, manifest)
+    model = put_model(store, named)
+    record = put_record(store, manifest)
     store.pin(model)
     store.pin(record)
     return config_of(terms, manifest, record.digest, named.node.root, model.digest)

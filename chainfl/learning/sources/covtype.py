@@ -30,7 +30,8 @@ def decode_covtype(found: Mapping[str, Path]) -> dict[str, Array]:
     mean, spread = _mean_and_spread(table[~is_test, QUANTITIES].astype(np.int64))
     x[:, QUANTITIES] = (table[:, QUANTITIES] - mean) / spread
     y = table[:, 54].astype(np.int64) - 1
-    area, soil = table[:, AREAS].argmax(1).astype(np.int64), table[:, SOILS].argmax(1).astype(np.int64)
+    area = table[:, AREAS].argmax(1).astype(np.int64)
+    soil = table[:, SOILS].argmax(1).astype(np.int64)
     return {
         "x": x[~is_test],
         "y": y[~is_test],
@@ -43,7 +44,9 @@ def decode_covtype(found: Mapping[str, Path]) -> dict[str, Array]:
 
 def _mean_and_spread(quantities: Array) -> tuple[Array, Array]:
     """Of each column, from exact integer sums, so that every machine gets the same bits."""
-    count, total, squares = len(quantities), quantities.sum(0), (quantities * quantities).sum(0)
+    count = len(quantities)
+    total = quantities.sum(0)
+    squares = (quantities * quantities).sum(0)
     spread = [
         math.sqrt(count * int(square) - int(sum_) ** 2) / count or 1.0
         for sum_, square in zip(total, squares, strict=True)

@@ -31,7 +31,8 @@ def read_idx(path: Path) -> Array:
         path,
         "not an IDX file of bytes or integers",
     )
-    dtype, dimensions = TYPES[data[2]], data[3]
+    dtype = TYPES[data[2]]
+    dimensions = data[3]
     expect(1 <= dimensions <= 3 and len(data) >= 4 + 4 * dimensions, path, "its header is cut short")
     shape = struct.unpack_from(f">{dimensions}I", data, 4)
     size = prod(shape) * dtype.itemsize
@@ -44,7 +45,8 @@ def decode_images(found: Mapping[str, Path]) -> dict[str, Array]:
     """Images as uint8 of Nx28x28, labels as int64; with `writer`, who wrote each training digit."""
     arrays: dict[str, Array] = {}
     for part in ("", "_test"):
-        x, y = read_idx(found[f"x{part}"]), read_idx(found[f"y{part}"]).astype(np.int64)
+        x = read_idx(found[f"x{part}"])
+        y = read_idx(found[f"y{part}"]).astype(np.int64)
         expect(
             x.ndim == 3 and x.shape[1:] == (28, 28),
             found[f"x{part}"],

@@ -48,7 +48,8 @@ def decode_imdb(found: Mapping[str, Path]) -> dict[str, Array]:
     for row, review in enumerate(words):
         numbers = [number.get(word, 1) for word in review[:LENGTH]]
         x[row, LENGTH - len(numbers) :] = numbers
-    train, test = ~reviews.is_test, reviews.is_test
+    train = ~reviews.is_test
+    test = reviews.is_test
     return {
         "x": x[train],
         "y": reviews.label[train].astype(np.int64),
