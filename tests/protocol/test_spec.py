@@ -13,7 +13,7 @@ from chainfl.types import Phase, Rule, TaskConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = (ROOT / "docs" / "protocol.md").read_text()
-ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+ADRS = sorted((ROOT / "docs" / "adr").glob("0*.md"))
 
 
 def section(number: int) -> str:
