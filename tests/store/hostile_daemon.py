@@ -1,7 +1,6 @@
 """An IPFS daemon's RPC on loopback over blobs in memory, which treats some names as a test says."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -11,8 +10,8 @@ from chainfl.codec import cbor
 from chainfl.codec.cid import Cid, Codec
 from chainfl.errors import BlobNotFoundError
 from chainfl.sim.memory import MemoryStore
-from chainfl.store.ipfs import Endpoint, IpfsSettings, IpfsStore
-from tests.store.test_ipfs import Answer, Daemon, Handler, endless, hang, refuse, say, trickle
+from chainfl.store.ipfs import IpfsSettings, IpfsStore
+from tests.store.test_ipfs import Answer, Daemon, Handler, endless, hang, refuse, say, served, trickle
 
 Spells = dict[Cid, Answer]
 """How the daemon answers when it is asked for a name, or for something that links to it."""
@@ -102,14 +101,5 @@ def hostile_daemon(
 ) -> Iterator[tuple[IpfsStore, HostileDaemon]]:
     """A store and the daemon behind it."""
     server = HostileDaemon(blobs, spells)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    store = IpfsStore(Endpoint("127.0.0.1", server.server_address[1]), settings)
-    try:
+    with served(server, settings) as store:
         yield store, server
-    finally:
-        server.stopping.set()
-        store.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -158,11 +158,18 @@ def cut_short(handler: BaseHTTPRequestHandler) -> None:
 def daemon(answer: Answer, settings: IpfsSettings = PATIENT) -> Iterator[tuple[IpfsStore, Daemon]]:
     """A store and the server behind it."""
     server = Daemon(answer)
+    with served(server, settings) as store:
+        yield store, server
+
+
+@contextmanager
+def served(server: Daemon, settings: IpfsSettings) -> Iterator[IpfsStore]:
+    """A store whose daemon is this server, which ends with it."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     store = IpfsStore(Endpoint("127.0.0.1", server.server_address[1]), settings)
     try:
-        yield store, server
+        yield store
     finally:
         server.stopping.set()
         store.close()
