@@ -30,6 +30,8 @@ contract StakeRegistry is IStakeRegistry {
     mapping(address account => uint256) public free;
     mapping(address task => mapping(address account => Allocation)) private _allocations;
     mapping(address task => mapping(address account => mapping(uint256 number => Request))) private _requests;
+    /// @inheritdoc IStakeRegistry
+    mapping(address task => mapping(address account => address)) public operatorOf;
 
     /* CONSTRUCTOR */
 
@@ -123,6 +125,19 @@ contract StakeRegistry is IStakeRegistry {
         // slither-disable-next-line arbitrary-send-eth
         (bool sent,) = to.call{value: amount}("");
         require(sent, TransferFailed(to, amount));
+    }
+
+    /* OPERATORS */
+
+    /// @inheritdoc IStakeRegistry
+    function setOperator(address task, address operator) external {
+        require(ITaskList(factory).isTask(task), NotATask(task));
+
+        operatorOf[task][msg.sender] = operator;
+
+        emit OperatorNamed(task, msg.sender, operator);
+
+        IStakeTask(task).onOperatorNamed(msg.sender, operator);
     }
 
     /* SLASHING */

@@ -7,6 +7,7 @@ import {
     ITrainingTask,
     Phase,
     PlaceView,
+    Role,
     Rule,
     SeatsView,
     TaskConfig
@@ -14,12 +15,14 @@ import {
 import {SortitionTree, StakeTree} from "./math/SortitionTree.sol";
 import {Origin, ImmutableArgs} from "./packing/ImmutableArgs.sol";
 import {Enrolment} from "./round/Enrolment.sol";
+import {Internals} from "./round/Internals.sol";
+import {Operators} from "./round/Operators.sol";
 import {PackedList} from "./packing/PackedList.sol";
 import {Transitions} from "./round/Transitions.sol";
 import {PackedIds} from "./packing/PackedIds.sol";
 import {Proof} from "./round/Proof.sol";
 import {RoundSteps} from "./round/RoundSteps.sol";
-import {Account, Head, RoundState, CommitteeBits, State, Rules} from "./types/TaskState.sol";
+import {Account, Head, Operator, RoundState, CommitteeBits, State, Rules} from "./types/TaskState.sol";
 import {Tally} from "./round/Tally.sol";
 import {CommitBitmap} from "./packing/CommitBitmap.sol";
 import {Settlement} from "./round/Settlement.sol";
@@ -49,6 +52,7 @@ contract TrainingTask is ITrainingTask {
 
         _s.place.round = 1;
         (_s.place.committeeSize, _s.place.rule) = (c.committeeSize, c.rule);
+        _s.place.heads = Internals.bits(c);
         _s.seats.convictedLine = RoundSteps.NOBODY_CONVICTED;
         _s.heads[0].root = c.firstRoot;
         // All ether there is fits 128 bits.
@@ -66,6 +70,16 @@ contract TrainingTask is ITrainingTask {
     /// @inheritdoc ITrainingTask
     function enrol() external {
         Enrolment.enrol(_s);
+    }
+
+    /// @inheritdoc ITrainingTask
+    function enrolFor(address owner) external {
+        Enrolment.enrolFor(_s, owner);
+    }
+
+    /// @inheritdoc ITrainingTask
+    function enrolAdmitted(address owner, Role role, bytes32[] calldata proof) external {
+        Enrolment.enrolAdmitted(_s, owner, role, proof);
     }
 
     /// @inheritdoc ITrainingTask
@@ -89,6 +103,11 @@ contract TrainingTask is ITrainingTask {
     }
 
     /// @inheritdoc IStakeTask
+    function onOperatorNamed(address owner, address operator) external {
+        Enrolment.onOperatorNamed(_s, owner, operator);
+    }
+
+    /// @inheritdoc IStakeTask
     function unbondingSeconds() external view returns (uint64) {
         return _s.place.phase == Phase.Ended ? 0 : RoundSteps.unbondingSeconds();
     }
@@ -107,8 +126,8 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function commitUpdate(uint64 round, bytes32 digest) external {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Train);
-        require(RoundSteps.trains(_s, p, _s.accounts[msg.sender], id), NotWorker(round));
+        (uint256 word, Account storage a, uint32 id) = _acting(round, Phase.Train);
+        require(RoundSteps.trains(_s, word, a, id), NotWorker(round));
         // Only one of the two answers is asked for.
         // slither-disable-next-line unused-return
         (bool committed,) = _s.updates.state(round, id);
@@ -117,14 +136,14 @@ contract TrainingTask is ITrainingTask {
 
         _s.updates.commit(round, id);
         _s.digests[id] = digest;
-        if (_s.accounts[msg.sender].missed != 0) _s.accounts[msg.sender].missed = 0;
+        if (a.missed != 0) a.missed = 0;
 
         emit UpdateCommitted(round, id, digest);
     }
 
     /// @inheritdoc ITrainingTask
     function revealUpdate(uint64 round, bytes32 root, bytes32 cid, uint64 samples, bytes32 salt) external {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Reveal);
+        (uint256 word,, uint32 id) = _acting(round, Phase.Reveal);
         (bool committed, bool revealed) = _s.updates.state(round, id);
         require(committed, NotCommitted(round));
         require(!revealed, AlreadyRevealed(round));
@@ -135,14 +154,17 @@ contract TrainingTask is ITrainingTask {
 
         _s.updates.reveal(id);
         _s.digests[id] = root;
-        if (p.rule == Rule.FedAvg || Rules.isElected(p.rule)) _s.samples[id] = samples;
+        // forge-lint: disable-next-line(unsafe-typecast)
+        Rule rule = Rule(uint8(word >> 240));
+        if (rule == Rule.FedAvg || Rules.isElected(rule)) _s.samples[id] = samples;
 
         emit UpdateRevealed(round, id, root, cid, samples, salt);
     }
 
     /// @inheritdoc ITrainingTask
     function commitScores(uint64 round, bytes32 digest) external {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Score);
+        (,, uint32 id) = _acting(round, Phase.Score);
+        RoundState storage p = _s.place;
         uint256 position = _s.roster.find(0, p.committeeSize, id);
         require(position < p.committeeSize, NotValidator(round));
         require(!Rules.isElected(p.rule) || _revealedOwn(round, id), NoOwnUpdate(round));
@@ -160,7 +182,8 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function revealScores(uint64 round, bytes calldata scores, bytes32 salt) external {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Tally);
+        (,, uint32 id) = _acting(round, Phase.Tally);
+        RoundState storage p = _s.place;
         uint256 position = _s.roster.find(0, p.committeeSize, id);
         CommitteeBits storage t = _s.seats;
         require(t.committed >> position & 1 != 0, NotCommitted(round));
@@ -190,7 +213,8 @@ contract TrainingTask is ITrainingTask {
         bytes32 blockCid,
         uint32[] calldata shares
     ) external {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Propose);
+        (,, uint32 id) = _acting(round, Phase.Propose);
+        RoundState storage p = _s.place;
         require(attempt == p.attempt, WrongAttempt(attempt, p.attempt));
         require(id == _proposer(p), NotProposer());
         if (Rules.isAttested(p.rule)) _s.sharesDigest = Settlement.postShares(_s, p, shares);
@@ -314,7 +338,13 @@ contract TrainingTask is ITrainingTask {
     /// @inheritdoc ITrainingTask
     function account(address who) external view returns (AccountView memory) {
         Account memory a = _s.accounts[who];
-        return AccountView(a.id, a.weight, a.activeFrom, a.isEnrolled, a.missed, a.credit);
+        return AccountView(a.id, a.weight, a.activeFrom, a.isEnrolled, a.missed, a.credit, a.role);
+    }
+
+    /// @inheritdoc ITrainingTask
+    function operates(address key) external view returns (address owner, uint48 since, uint48 until) {
+        Operator storage o = Operators.kept(key);
+        return (o.owner, o.since, o.until);
     }
 
     /// @inheritdoc ITrainingTask
@@ -335,6 +365,11 @@ contract TrainingTask is ITrainingTask {
     /// @inheritdoc ITrainingTask
     function totalWeight() external view returns (uint256) {
         return _s.tree.total();
+    }
+
+    /// @inheritdoc ITrainingTask
+    function internals() external view returns (uint32[] memory) {
+        return Internals.all(_s);
     }
 
     /// @inheritdoc ITrainingTask
@@ -458,14 +493,22 @@ contract TrainingTask is ITrainingTask {
 
     /* INTERNAL */
 
-    /// @dev The id of a participant who acts in time, in the phase it means. Reading single fields of the one word that the place
-    /// takes costs less than a copy of it.
-    function _acting(uint64 round, Phase phase) private view returns (RoundState storage p, uint32 id) {
-        p = _s.place;
-        require(round == p.round, WrongRound(round, p.round));
-        require(p.phase == phase, WrongPhase(p.round, p.phase));
-        require(block.timestamp < p.deadline, PhaseOver(p.deadline));
-        id = _s.accounts[msg.sender].id;
+    /// @dev The account of a participant who acts in time, in the phase it means, or lets its operator. The place is read as one
+    /// word, laid out as `RoundSteps.save` writes it: reading its fields one by one costs more.
+    function _acting(uint64 round, Phase phase)
+        private
+        view
+        returns (uint256 word, Account storage a, uint32 id)
+    {
+        word = Operators.place(_s);
+        // Fields of the packed word.
+        // forge-lint: disable-start(unsafe-typecast)
+        require(round == uint64(word), WrongRound(round, uint64(word)));
+        require(uint8(word >> 128) == uint8(phase), WrongPhase(round, Phase(uint8(word >> 128))));
+        require(block.timestamp < uint64(word >> 64), PhaseOver(uint64(word >> 64)));
+        // forge-lint: disable-end(unsafe-typecast)
+        a = _s.accounts[Operators.actsFor(word, msg.sender)];
+        id = a.id;
         require(id != 0, NotEnrolled());
     }
 
@@ -487,7 +530,8 @@ contract TrainingTask is ITrainingTask {
         bytes32 sharesDigest,
         bool attests
     ) private {
-        (RoundState storage p, uint32 id) = _acting(round, Phase.Challenge);
+        (,, uint32 id) = _acting(round, Phase.Challenge);
+        RoundState storage p = _s.place;
         require(attempt == p.attempt, WrongAttempt(attempt, p.attempt));
         CommitteeBits storage t = _s.seats;
         uint256 position = _s.roster.find(0, p.committeeSize, id);
@@ -515,14 +559,7 @@ contract TrainingTask is ITrainingTask {
     {
         return keccak256(
             abi.encode(
-                block.chainid,
-                address(this),
-                ImmutableArgs.origin().taskId,
-                round,
-                phase,
-                msg.sender,
-                payload,
-                salt
+                block.chainid, address(this), ImmutableArgs.taskId(), round, phase, msg.sender, payload, salt
             )
         );
     }

@@ -23,6 +23,12 @@ contract StakeTask is IStakeTask {
         told[account] = bonded;
     }
 
+    mapping(address owner => address) public operator;
+
+    function onOperatorNamed(address owner, address named) external {
+        operator[owner] = named;
+    }
+
     function lock(address account, bool locked) external {
         isLocked[account] = locked;
     }

@@ -54,6 +54,11 @@ contract TaskFactoryTest is TaskTest {
         _assertAllAccountedFor();
     }
 
+    function test_onOperatorNamed_fromAnybodyButTheRegistry_reverts() external {
+        vm.expectRevert(ITrainingTask.NotRegistry.selector);
+        _task.onOperatorNamed(_account(1), _account(2));
+    }
+
     function test_onStakeChanged_fromAnybodyButTheRegistry_reverts() external {
         vm.expectRevert(ITrainingTask.NotRegistry.selector);
         _task.onStakeChanged(_account(1), 100 ether);

@@ -78,6 +78,9 @@ interface IStakeRegistry {
     /// @notice Slashes left less than 2^-32 wei per share: all open requests are now worth 0 and the `returned` dust is bonded.
     event PoolClosed(address indexed task, address indexed account, uint256 returned);
 
+    /// @notice The account lets `operator` act for it in this task; the zero address: nobody.
+    event OperatorNamed(address indexed task, address indexed account, address indexed operator);
+
     /* ERRORS */
 
     /// @notice Stake can only go to tasks that this registry's factory created.
@@ -132,6 +135,15 @@ interface IStakeRegistry {
     /// @dev A receiver that refuses makes the call revert and harms nobody else.
     function withdraw(uint256 amount, address to) external;
 
+    /* OPERATORS */
+
+    /// @notice Names the key that may enrol and act in rounds of this task for the caller's stake; the zero address: none.
+    /// It can neither withdraw, release, deallocate nor claim, and what it earns is the caller's.
+    /// @dev It acts once it has accepted (`ITrainingTask.enrolFor`), from the next draw on; the one before it until then. The
+    /// caller itself may act at all times.
+    /// Warning: an operator can get the stake slashed, by lies and by silence, though it can never have it.
+    function setOperator(address task, address operator) external;
+
     /* SLASHING */
 
     /// @notice The calling task burns ⌊share⌋ of what the account has bonded to and unbonding from it.
@@ -166,6 +178,9 @@ interface IStakeRegistry {
 
     /// @notice Stake that counts in the task's draws.
     function bonded(address task, address account) external view returns (uint256);
+
+    /// @notice Whom the account named in this task; the zero address: nobody.
+    function operatorOf(address task, address account) external view returns (address);
 
     /// @notice An open request; all zero when there is none.
     function request(address task, address account, uint256 number) external view returns (Request memory);

@@ -9,6 +9,10 @@ interface IStakeTask {
     /// Warning: it must not revert when stake is deallocated, or nobody could leave.
     function onStakeChanged(address account, uint256 bonded) external;
 
+    /// @notice Tells the task that an owner of stake named this key as its operator, or with the zero address none.
+    /// @dev Called by the registry, last in its function. The task lets the operator that it knew act until the next draw.
+    function onOperatorNamed(address owner, address operator) external;
+
     /// @notice Whether the account has a part in an open round or was elected for the next: its unbonding stake then waits,
     /// however long ago it was deallocated.
     function isLocked(address account) external view returns (bool);

@@ -60,6 +60,16 @@ enum Rule {
     MultiKrum
 }
 
+/// @notice As what an account was admitted to a task that has a list of who may join.
+enum Role {
+    /// The task has no list.
+    None,
+    /// Trains, and proposes where it is drawn to.
+    Participant,
+    /// One of the sponsor's own.
+    Internal
+}
+
 /// @notice The frozen terms of a task. Parts, rates and fractions are WAD (10^18 is one); money is wei; times are seconds.
 struct TaskConfig {
     /// The digest inside the CID of the manifest: what is trained, and how.
@@ -92,7 +102,7 @@ struct TaskConfig {
     bool bySamples;
     /// An update whose root stood before it in the order, or is the head's, does not count.
     bool uniqueRoots;
-    /// Validators of a round: odd.
+    /// Validators of a round: odd; of an appointed committee the most, odd or even.
     uint8 committeeSize;
     /// After so many rounds an elected committee gives way to a drawn one.
     uint64 redrawEvery;
@@ -138,6 +148,12 @@ struct TaskConfig {
     uint64 finderPart;
     /// The part of a lie slash that is burned; the rest goes to the escrow.
     uint64 burnPart;
+    /// Root of the list of who may join (`enrolAdmitted`); 0: everybody may.
+    bytes32 admissionRoot;
+    /// The committee is appointed: all internals with stake, at least this many and at most `committeeSize`; 0: it is not.
+    uint8 minInternals;
+    /// The appointed committee trains too, and its updates count; nobody's entry for an update of its own does.
+    bool internalsTrain;
 }
 
 /// @notice Where a task stands.
@@ -175,6 +191,8 @@ struct AccountView {
     uint8 missed;
     /// What it may claim besides its pay as a worker.
     uint128 credit;
+    /// As what it was admitted, where the task has a list.
+    Role role;
 }
 
 /// @notice What the committee did so far, as sets: bit i is the member at position i of `committee()`.
@@ -232,6 +250,9 @@ struct SeatsView {
 interface ITrainingTask is IStakeTask {
     /* EVENTS */
 
+    /// @notice The list of who may join names this account; it enrols for the first time in the same call.
+    event Admitted(address indexed account, Role role);
+
     /// @notice An account put itself forward; the id is its own for ever.
     event Enrolled(uint32 indexed id, address indexed account);
 
@@ -244,6 +265,9 @@ interface ITrainingTask is IStakeTask {
     /// @notice An account's weight in the stake tree, and the first round in which it counts.
     /// @dev Emitted by slashes too: the weight follows the stake in the same call.
     event WeightSet(uint32 indexed id, uint32 weight, uint64 activeFrom);
+
+    /// @notice From this round on `operator` acts for the owner; the zero address: nobody but the owner itself.
+    event OperatorSet(address indexed owner, address indexed operator, uint64 fromRound);
 
     /// @notice The header of this block, which lies a few blocks ahead, will seed the draw.
     event DrawOpened(uint64 indexed round, uint64 blockNumber);
@@ -408,6 +432,21 @@ interface ITrainingTask is IStakeTask {
     /// @notice The account has never enrolled in this task, or has left.
     error NotEnrolled();
 
+    /// @notice The owner has not named the sender as its operator in this task.
+    /// @dev The owner calls `setOperator` of the registry first.
+    error NotOperator(address owner);
+
+    /// @notice The key acts for another owner, or is a participant itself.
+    /// @dev One key acts for one stake: use another key, or wait until its owner has named another operator and a draw passed.
+    error OperatorInUse(address key);
+
+    /// @notice The task has a list of who may join, and the proof does not show that this account is on it in this role.
+    /// @dev Use `enrolAdmitted` with the account's proof from the sponsor's list.
+    error NotAdmitted(address account);
+
+    /// @notice As many internals have enrolled as an appointed committee may have.
+    error TooManyInternals(uint256 limit);
+
     /// @notice The account is enrolled.
     error AlreadyEnrolled();
 
@@ -532,6 +571,18 @@ interface ITrainingTask is IStakeTask {
     /// @dev The first time gives the account its id. While a draw is open the change waits (`ChangeQueued`).
     /// Who was put out of the draw for its absences comes back by this call.
     function enrol() external;
+
+    /// @notice The caller accepts to act for an owner of stake that named it (`IStakeRegistry.setOperator`), from the next draw
+    /// on, and enrols the owner, if it takes no part yet. Called again it enrols an owner who was put out or left.
+    /// @dev Ids, seats, weights, credits and commitments are the owner's; a commitment names the key that sends it. The owner
+    /// may act too.
+    function enrolFor(address owner) external;
+
+    /// @notice `enrol` or, for another owner, `enrolFor`, in a task that has a list of who may join.
+    /// @param role As what the list names the owner; a list that names the zero address as participant admits everybody.
+    /// @param proof Siblings up to `admissionRoot`, lowest first; a pair is hashed in ascending order.
+    /// @dev Only the first enrolment needs it: who has an id comes back by `enrol`.
+    function enrolAdmitted(address owner, Role role, bytes32[] calldata proof) external;
 
     /// @notice Take no part in later draws. The stake stays locked while a round needs it.
     /// @dev A role that the account holds in the running round stays its own: leaving excuses no silence.
@@ -659,6 +710,10 @@ interface ITrainingTask is IStakeTask {
     /// @dev Pay as a worker is not in `credit`: it is reckoned when it is claimed.
     function account(address who) external view returns (AccountView memory);
 
+    /// @notice For whom a key acts, or acted: from round `since` until before `until`, 2^48 - 1: until further notice; all
+    /// zero when it never did.
+    function operates(address key) external view returns (address owner, uint48 since, uint48 until);
+
     /// @notice The address behind an enrolment id.
     function accountOf(uint32 id) external view returns (address);
 
@@ -670,6 +725,9 @@ interface ITrainingTask is IStakeTask {
 
     /// @notice The weight of all accounts.
     function totalWeight() external view returns (uint256);
+
+    /// @notice Whom an appointed committee is made of: all internals that ever enrolled, in order.
+    function internals() external view returns (uint32[] memory);
 
     /// @notice This round's validators; empty before the draw.
     /// @return Ids; a position in this list is a bit in `seats`.

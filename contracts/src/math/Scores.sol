@@ -100,6 +100,37 @@ library Scores {
         }
     }
 
+    /// @notice Inclusion and statistic of update `i` anew, from other vectors and of another number of seats.
+    function judgeAgain(
+        uint256[] memory starts,
+        uint256 size,
+        ScoreKind kind,
+        Statistic statistic,
+        uint256 i,
+        Verdict memory verdict
+    ) internal pure {
+        uint256 majority = size / 2 + 1;
+        (uint256 vouches, uint256 value) = (0, 0);
+        if (kind == ScoreKind.Bit) {
+            for (uint256 j = 0; j < starts.length; ++j) {
+                vouches += _bit(starts[j] + HEAD_BYTES, i);
+            }
+        } else {
+            (uint256 drop, uint256 factor) =
+                kind == ScoreKind.Loss ? (_LOSS_DROP, TO_WAD) : (_DISTANCE_DROP, 1);
+            uint256 offset = HEAD_BYTES + i * _entryBytes(drop);
+            bool isMean = statistic == Statistic.Mean;
+            uint256[] memory column = _roomFor(starts.length);
+            (vouches, value) = _column(starts, drop, factor, offset, isMean, column, majority);
+        }
+
+        verdict.included &= ~(1 << i);
+        verdict.withheld &= ~(1 << i);
+        verdict.statistics[i] = value;
+        if (vouches >= majority) verdict.included |= 1 << i;
+        else if (vouches + majority <= starts.length) verdict.withheld |= 1 << i;
+    }
+
     /// @notice How far each validator's scores are from the committee's: `⌊Σ min(|score − statistic|, cap) / K⌋` over the K
     /// included updates, one it did not vouch for counting `cap`. A bit has no value to be far from: vouching deviates by 0.
     function deviations(uint256[] memory starts, ScoreKind kind, Verdict memory verdict, uint256 cap)

@@ -24,7 +24,7 @@ library ImmutableArgs {
     /// Where the arguments of a clone start (OpenZeppelin's `Clones`).
     uint256 private constant START = 45;
     uint256 private constant ORIGIN_BYTES = 7 * 32;
-    uint256 private constant CONFIG_BYTES = 38 * 32;
+    uint256 private constant CONFIG_BYTES = 41 * 32;
 
     /// @notice Who made the task, and its budgets.
     function origin() internal view returns (Origin memory o) {
@@ -33,9 +33,21 @@ library ImmutableArgs {
         }
     }
 
+    /// @notice The task's number at its factory.
+    function taskId() internal view returns (uint64 id) {
+        assembly ("memory-safe") {
+            extcodecopy(address(), 0, add(START, 32), 32)
+            id := mload(0)
+        }
+    }
+
     /// @notice The head's share of every round is a function of this.
     function alpha() internal view returns (uint256) {
         return _field(9);
+    }
+
+    function committeeSize() internal view returns (uint256) {
+        return _field(15);
     }
 
     function minUpdates() internal view returns (uint256) {
@@ -65,6 +77,14 @@ library ImmutableArgs {
 
     function devCap() internal view returns (uint256) {
         return _field(32);
+    }
+
+    function admissionRoot() internal view returns (bytes32) {
+        return bytes32(_field(38));
+    }
+
+    function minInternals() internal view returns (uint256) {
+        return _field(39);
     }
 
     /// @dev One field of the terms by its place in the struct, from 0: a tenth of the gas of reading them all.

@@ -2,9 +2,12 @@
 pragma solidity 0.8.37;
 
 import {IStakeRegistry} from "../interfaces/IStakeRegistry.sol";
-import {ITrainingTask, Phase} from "../interfaces/ITrainingTask.sol";
+import {ITrainingTask, Phase, Role} from "../interfaces/ITrainingTask.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedList} from "../packing/PackedList.sol";
+import {Admission} from "./Admission.sol";
+import {Internals} from "./Internals.sol";
+import {Operators} from "./Operators.sol";
 import {RoundSteps} from "./RoundSteps.sol";
 import {Account, RoundState, State} from "../types/TaskState.sol";
 import {CommitBitmap} from "../packing/CommitBitmap.sol";
@@ -19,36 +22,80 @@ library Enrolment {
 
     /// @notice See `ITrainingTask.enrol`.
     function enrol(State storage s) external {
+        _enrol(s, msg.sender, Role.None);
+    }
+
+    /// @notice See `ITrainingTask.enrolFor`.
+    function enrolFor(State storage s, address owner) external {
+        _enrolFor(s, owner, Role.None);
+    }
+
+    /// @notice See `ITrainingTask.enrolAdmitted`.
+    function enrolAdmitted(State storage s, address owner, Role role, bytes32[] calldata proof) external {
+        require(Admission.isListed(owner, role, proof), ITrainingTask.NotAdmitted(owner));
+
+        if (owner == msg.sender) _enrol(s, owner, role);
+        else _enrolFor(s, owner, role);
+    }
+
+    function _enrolFor(State storage s, address owner, Role role) private {
         RoundState memory p = s.place;
         require(p.phase != Phase.Ended, ITrainingTask.WrongPhase(p.round, p.phase));
-        Account memory a = s.accounts[msg.sender];
+
+        bool isNew = Operators.accept(s, owner);
+        if (!isNew || !s.accounts[owner].isEnrolled) _enrol(s, owner, role);
+    }
+
+    /// @param role As what the list admits it, if that was shown in this call.
+    function _enrol(State storage s, address who, Role role) private {
+        RoundState memory p = s.place;
+        require(p.phase != Phase.Ended, ITrainingTask.WrongPhase(p.round, p.phase));
+        Account memory a = s.accounts[who];
         require(!a.isEnrolled, ITrainingTask.AlreadyEnrolled());
-        uint256 stake = _stakeOf(msg.sender);
+        if (a.id == 0) {
+            Operators.expectFree(s, who, who);
+            require(role != Role.None || !Admission.hasList(), ITrainingTask.NotAdmitted(who));
+        }
+        uint256 stake = _stakeOf(who);
         uint256 least = ImmutableArgs.minStake();
         require(stake >= least, ITrainingTask.StakeTooLow(stake, least));
 
         if (a.id == 0) {
             a.id = ++s.gate.accounts;
-            s.addresses[a.id] = msg.sender;
+            s.addresses[a.id] = who;
+            if (role != Role.None) {
+                a.role = role;
+                if (role == Role.Internal && Internals.areAppointed(p)) Internals.add(s, a.id);
+
+                emit ITrainingTask.Admitted(who, role);
+            }
         }
         a.isEnrolled = true;
-        s.accounts[msg.sender] = a;
+        s.accounts[who] = a;
 
-        emit ITrainingTask.Enrolled(a.id, msg.sender);
+        emit ITrainingTask.Enrolled(a.id, who);
 
-        _applyOrQueue(s, p, msg.sender, stake);
+        _applyOrQueue(s, p, who, stake);
     }
 
     /// @notice See `ITrainingTask.leave`.
     function leave_(State storage s) external {
-        Account storage a = s.accounts[msg.sender];
+        address who = Operators.actsFor(Operators.place(s), msg.sender);
+        Account storage a = s.accounts[who];
         require(a.isEnrolled, ITrainingTask.NotEnrolled());
 
         a.isEnrolled = false;
 
-        emit ITrainingTask.Left(a.id, msg.sender);
+        emit ITrainingTask.Left(a.id, who);
 
-        _applyOrQueue(s, s.place, msg.sender, 0);
+        _applyOrQueue(s, s.place, who, 0);
+    }
+
+    /// @notice See `IStakeTask.onOperatorNamed`.
+    function onOperatorNamed(State storage s, address owner, address operator) external {
+        require(msg.sender == ImmutableArgs.origin().registry, ITrainingTask.NotRegistry());
+
+        Operators.dismiss(s, owner, operator);
     }
 
     /// @notice See `ITrainingTask.applyChange`.
@@ -82,7 +129,7 @@ library Enrolment {
         bool isOutside = s.roster.find(0, p.committeeSize, id) == p.committeeSize;
         require(
             isOutside && !committed && s.absences[id] != p.round
-                && RoundSteps.trains(s, s.place, s.accounts[who], id),
+                && RoundSteps.trains(s, Operators.place(s), s.accounts[who], id),
             ITrainingTask.NotAbsent(id)
         );
 

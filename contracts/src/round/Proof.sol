@@ -11,6 +11,7 @@ import {Shares} from "../math/Shares.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
+import {Operators} from "./Operators.sol";
 import {RoundSteps} from "./RoundSteps.sol";
 import {RoundState, CommitteeBits, State, Rules} from "../types/TaskState.sol";
 import {Tally} from "./Tally.sol";
@@ -81,7 +82,8 @@ library Proof {
         }
     }
 
-    /// @dev Whoever noted this finding in an earlier block; nobody else earns the finder's part.
+    /// @dev Whoever noted this finding in an earlier block; nobody else earns the finder's part. An operator earns it for its
+    /// owner.
     function _finder(State storage s, uint64 round, uint8 attempt, uint64 position, bytes32 salt)
         private
         view
@@ -91,7 +93,8 @@ library Proof {
             abi.encode(block.chainid, address(this), round, attempt, position, msg.sender, salt)
         );
         uint256 noted = s.notes[note];
-        return noted != 0 && noted < block.number ? msg.sender : address(0);
+        bool isFirst = noted != 0 && noted < block.number;
+        return isFirst ? Operators.actsFor(Operators.place(s), msg.sender) : address(0);
     }
 
     /// @dev Marks the proposer and all who attested; answers their ids, the proposer first.

@@ -5,7 +5,7 @@ import {FixedPointMathLib} from "solady/utils/FixedPointMathLib.sol";
 import {LibBit} from "solady/utils/LibBit.sol";
 
 import {IStakeRegistry, Slash} from "../interfaces/IStakeRegistry.sol";
-import {ITrainingTask, Outcome, Phase, TaskConfig} from "../interfaces/ITrainingTask.sol";
+import {ITrainingTask, Outcome, Phase, Rule, TaskConfig} from "../interfaces/ITrainingTask.sol";
 import {Rewards} from "../math/Rewards.sol";
 import {Shares} from "../math/Shares.sol";
 import {SortitionTree, StakeTree} from "../math/SortitionTree.sol";
@@ -13,6 +13,8 @@ import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedDeviations} from "../packing/PackedDeviations.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
+import {Internals} from "./Internals.sol";
+import {Operators} from "./Operators.sol";
 import {Account, Head, Pay, RoundState, CommitteeBits, State, TallyBits, Rules} from "../types/TaskState.sol";
 
 /// @title RoundSteps
@@ -105,9 +107,21 @@ library RoundSteps {
     }
 
     function openIfEnough(State storage s, RoundState memory p) internal {
-        uint256 needed =
-            uint256(p.committeeSize) + ImmutableArgs.minUpdates() + (Rules.isElected(p.rule) ? 0 : 1);
-        if (s.gate.eligible >= needed) openDraw(s, p);
+        if (s.gate.eligible >= _needed(s, p)) openDraw(s, p);
+    }
+
+    /// @dev How many accounts with a weight a draw takes. No number is enough while too few internals have one.
+    function _needed(State storage s, RoundState memory p) private view returns (uint256) {
+        uint256 updates = ImmutableArgs.minUpdates();
+        if (!Internals.areAppointed(p)) {
+            return uint256(p.committeeSize) + updates + (Rules.isElected(p.rule) ? 0 : 1);
+        }
+
+        uint256 members = Internals.staked(s).length;
+        if (members < ImmutableArgs.minInternals()) return type(uint256).max;
+        // A miner, who does not train, and at least one who does; the committee's own updates count where it trains.
+        if (!Internals.train(p)) return members + 1 + updates;
+        return FixedPointMathLib.max(members + 2, 1 + updates);
     }
 
     /// @notice Fixes the block whose header will seed the draw. From here on elected members are locked.
@@ -154,7 +168,7 @@ library RoundSteps {
 
     /// @notice The standing proposal becomes the head, in the place of the head before the last.
     function setHead(State storage s, RoundState memory p) internal {
-        p.heads = ((p.heads & _WHICH) ^ 1) | _HAS_OLDER;
+        p.heads = (p.heads ^ _WHICH) | _HAS_OLDER;
         Head storage next = head(s, p);
         (next.root, next.blockCid) = (s.modelRoot, s.modelBlock);
     }
@@ -165,26 +179,32 @@ library RoundSteps {
         if (p.heads & _HAS_OLDER == 0) return false;
         Head memory gone = head(s, p);
 
-        p.heads = (p.heads & _WHICH) ^ 1;
+        p.heads = (p.heads ^ _WHICH) & ~_HAS_OLDER;
 
         emit ITrainingTask.HeadDropped(p.round, gone.root, gone.blockCid);
         return true;
     }
 
     /// @notice Whether an account trains in this round: a training member, a backup, or a worker not shut out by the draw.
-    function trains(State storage s, RoundState storage p, Account storage a, uint256 id)
+    /// @param word The place as one word (`Operators.place`), laid out as `save` writes it.
+    function trains(State storage s, uint256 word, Account storage a, uint256 id)
         internal
         view
         returns (bool)
     {
-        uint256 size = p.committeeSize;
-        uint256 seated = size + p.proposers;
+        // Fields of the packed word.
+        // forge-lint: disable-start(unsafe-typecast)
+        uint256 size = uint8(word >> 232);
+        uint256 seated = size + uint8(word >> 216);
         uint256 seat = s.roster.find(0, seated, id);
-        if (seat < size) return Rules.isElected(p.rule);
-        if (a.weight == 0 || a.activeFrom > p.round) return false;
+        if (seat < size) return Internals.train(word) || Rules.isElected(Rule(uint8(word >> 240)));
+        if (a.weight == 0 || a.activeFrom > uint64(word)) return false;
         // The miner does not train, its backups do.
         if (seat < seated) return seat != size;
-        return !p.limited || s.roster.find(seated, p.workers, id) < p.workers;
+        uint256 workers = uint8(word >> 224);
+        bool isLimited = uint8(word >> 160) != 0;
+        // forge-lint: disable-end(unsafe-typecast)
+        return !isLimited || s.roster.find(seated, workers, id) < workers;
     }
 
     /* PROPOSERS */
@@ -295,9 +315,9 @@ library RoundSteps {
         emit ITrainingTask.Credited(who, amount);
     }
 
-    /// @notice Whoever moves the round on earns the caller's fee.
+    /// @notice Whoever moves the round on earns the caller's fee; an operator earns it for its owner.
     function payCaller(State storage s) internal {
-        credit(s, msg.sender, ImmutableArgs.callerFee());
+        credit(s, Operators.actsFor(Operators.place(s), msg.sender), ImmutableArgs.callerFee());
     }
 
     /// @notice Slashes for silence, or for bytes that a majority could not get; the weight follows at once.
@@ -358,6 +378,10 @@ library RoundSteps {
         // Too few to form shares: each gets what it would have got among the fewest that are enough.
         else pay.whole = uint32(ImmutableArgs.minUpdates());
         if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);
+        // The sponsor's own earn nothing by what they judge.
+        // At most 128 updates.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (Internals.train(p)) pay.paid &= ~uint128(Internals.updates(s, p));
         _save(s.pays[p.round], pay);
 
         uint256 amount = ImmutableArgs.origin().workersBudget;

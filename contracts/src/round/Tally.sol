@@ -13,6 +13,7 @@ import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedDeviations} from "../packing/PackedDeviations.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
+import {Internals} from "./Internals.sol";
 import {RoundSteps} from "./RoundSteps.sol";
 import {RoundState, CommitteeBits, State, TallyBits, Rules} from "../types/TaskState.sol";
 import {UncheckedArray} from "../packing/UncheckedArray.sol";
@@ -80,9 +81,12 @@ library Tally {
         TaskConfig memory c = ImmutableArgs.config();
         ScoreKind kind = Rules.scoreKind(p.rule);
         Verdict memory verdict = Scores.judge(starts, p.committeeSize, kind, c.statistic, p.updates);
+        uint256[] memory own = new uint256[](0);
+        if (Internals.train(p)) own = _judgeOwn(s, p, c, revealed, starts, verdict);
         if (p.repeats && c.uniqueRoots) verdict.included = _withoutRepeats(s, p, verdict.included);
         bool formed = LibBit.popCount(verdict.included) >= c.minUpdates;
         uint256[] memory deviations = Scores.deviations(starts, kind, verdict, c.devCap);
+        _leaveOut(own, starts, kind, verdict, c.devCap, deviations);
         uint120 spare = PackedDeviations.save(s.deviations, revealed, deviations, c.devCap);
         s.tally = TallyBits(uint128(verdict.included), formed, spare);
 
@@ -104,6 +108,60 @@ library Tally {
         bool lost = verdict.isHeadWithheld && RoundSteps.dropHead(s, p);
         if (reached || lost || !formed) RoundSteps.voidRound(s, p);
         else RoundSteps.nextProposer(s, p);
+    }
+
+    /// @dev Judges the updates of a committee that trains again, each without what its trainer says of it.
+    /// @return own The update of each member that revealed scores, as a set; empty where it has none.
+    function _judgeOwn(
+        State storage s,
+        RoundState memory p,
+        TaskConfig memory c,
+        uint256 revealed,
+        uint256[] memory starts,
+        Verdict memory verdict
+    ) private view returns (uint256[] memory own) {
+        uint32[] memory order = PackedIds.load(s.orders[p.round], p.updates);
+        own = new uint256[](starts.length);
+        uint256 n = 0;
+        for (uint256 position = 0; position < p.committeeSize; ++position) {
+            bool hasScores = revealed >> position & 1 != 0;
+            uint256 i = PackedList.find(order, s.roster.get(position));
+            if (i < order.length) {
+                uint256[] memory others = hasScores ? _without(starts, n) : starts;
+                Scores.judgeAgain(
+                    others, p.committeeSize - 1, Rules.scoreKind(p.rule), c.statistic, i, verdict
+                );
+                if (hasScores) own[n] = 1 << i;
+            }
+            if (hasScores) ++n;
+        }
+    }
+
+    /// @dev Nobody's deviation counts what it says of its own update.
+    function _leaveOut(
+        uint256[] memory own,
+        uint256[] memory starts,
+        ScoreKind kind,
+        Verdict memory verdict,
+        uint256 cap,
+        uint256[] memory deviations
+    ) private pure {
+        uint256 included = verdict.included;
+        uint256[] memory one = new uint256[](1);
+        for (uint256 n = 0; n < own.length; ++n) {
+            if (own[n] & included == 0) continue;
+            one[0] = starts[n];
+            verdict.included = included & ~own[n];
+            deviations[n] = Scores.deviations(one, kind, verdict, cap)[0];
+        }
+        verdict.included = included;
+    }
+
+    function _without(uint256[] memory values, uint256 n) private pure returns (uint256[] memory others) {
+        others = new uint256[](values.length - 1);
+        for (uint256 i = 0; i < others.length; ++i) {
+            others[i] = values[i < n ? i : i + 1];
+        }
     }
 
     /// @dev Who shows a root and keeps its bytes from a majority loses what it would have lost by not revealing.

@@ -15,6 +15,7 @@ library Terms {
     uint256 internal constant PAID_CALLS = 12;
     uint256 private constant MAX_UPDATES = 128;
     uint256 private constant MAX_COMMITTEE = 45;
+    uint256 private constant MIN_INTERNALS = 2;
     uint256 private constant MAX_SCORES = 2048;
     uint256 private constant MAX_PROOF_BYTES = 120_000;
     uint256 private constant MAX_BETA = 1e21;
@@ -37,7 +38,9 @@ library Terms {
         _bound(d >= 1 && d < 1 << 32, "dimension");
         _bound(c.depth == FixedPointMathLib.log2Up((d + 63) / 64), "depth");
         _bound(c.scale <= 31, "scale");
-        _bound(size >= 3 && size <= MAX_COMMITTEE && size % 2 == 1, "committeeSize");
+        // Whom the sponsor appoints may be two; an even number decides by more than half, as an odd one does.
+        bool fits = c.minInternals == 0 ? size >= 3 && size % 2 == 1 : size >= MIN_INTERNALS;
+        _bound(fits && size <= MAX_COMMITTEE, "committeeSize");
         _bound(most >= 1 && most <= MAX_UPDATES && most * size <= MAX_SCORES, "maxUpdates");
         _bound((most + 2) * (256 + 32 * uint256(c.depth)) < MAX_PROOF_BYTES, "proofBytes");
     }
@@ -51,6 +54,15 @@ library Terms {
         );
         _bound(c.beta <= MAX_BETA, "beta");
         _bound(!Rules.isElected(c.rule) || (c.keep != 0 && c.keep <= WAD), "keep");
+        _bound(c.minInternals == 0 || _mayAppoint(c), "minInternals");
+        // Somebody else has to have room to train.
+        _bound(!c.internalsTrain || (c.minInternals != 0 && c.maxUpdates > c.committeeSize), "internalsTrain");
+    }
+
+    /// @dev A list names the internals, and no rule elects others in their place.
+    function _mayAppoint(TaskConfig calldata c) private pure returns (bool) {
+        return c.minInternals >= MIN_INTERNALS && c.minInternals <= c.committeeSize && c.admissionRoot != 0
+            && !Rules.isElected(c.rule);
     }
 
     function _checkTimes(TaskConfig calldata c, uint256 phaseFloor) private pure {

@@ -11,6 +11,7 @@ import {SortitionTree, StakeTree} from "../math/SortitionTree.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
+import {Internals} from "./Internals.sol";
 import {RoundSteps} from "./RoundSteps.sol";
 import {RoundState, CommitteeBits, State, Rules} from "../types/TaskState.sol";
 import {CommitBitmap} from "../packing/CommitBitmap.sol";
@@ -78,24 +79,45 @@ library Transitions {
         return block.number - number <= OPCODE_REACH ? blockhash(number) : bytes32(0);
     }
 
-    /// @dev Committee, miner, two backups who also work; workers where more are left than may train.
+    /// @dev Committee, miner, two backups who also work; workers where more are left than may train. An appointed committee is
+    /// not drawn, and its updates take room where it trains.
     function _drawApart(State storage s, RoundState memory p, bytes32 seed)
         private
         view
         returns (uint32[] memory members, uint32[] memory line, uint32[] memory workers)
     {
+        uint256[] memory taken = new uint256[](0);
+        if (Internals.areAppointed(p)) {
+            members = Internals.staked(s);
+            // At most 45.
+            // forge-lint: disable-next-line(unsafe-typecast)
+            p.committeeSize = uint8(members.length);
+            taken = _widen(members);
+        }
         uint256 size = p.committeeSize;
-        uint256 room = ImmutableArgs.maxUpdates();
+        uint256 own = Internals.train(p) ? size : 0;
+        uint256 room = ImmutableArgs.maxUpdates() - own;
         uint256 eligible = s.gate.eligible;
-        p.expected = uint16(FixedPointMathLib.min(room, eligible - size - 1));
+        // At most 45 and 128.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        p.expected = uint16(own + FixedPointMathLib.min(room, eligible - size - 1));
         // At least one worker is enrolled besides committee and miner, so there is a backup.
         uint256 seats = FixedPointMathLib.min(eligible, size + 1 + FixedPointMathLib.min(BACKUPS, room));
         room -= seats - size - 1;
         p.limited = eligible - seats > room;
-        uint256[] memory ids = s.tree.draw(seed, new uint256[](0), p.limited ? seats + room : seats);
-        members = _slice(ids, 0, size);
-        line = _slice(ids, size, seats);
+        seats -= taken.length;
+        uint256[] memory ids = s.tree.draw(seed, taken, p.limited ? seats + room : seats);
+        uint256 first = size - taken.length;
+        if (first != 0) members = _slice(ids, 0, first);
+        line = _slice(ids, first, seats);
         workers = _slice(ids, seats, ids.length);
+    }
+
+    function _widen(uint32[] memory ids) private pure returns (uint256[] memory wide) {
+        wide = new uint256[](ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            wide[i] = ids[i];
+        }
     }
 
     /// @dev The committee trains and proposes itself; it is drawn when none was elected.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Phase, Rule} from "../interfaces/ITrainingTask.sol";
+import {Phase, Role, Rule} from "../interfaces/ITrainingTask.sol";
 import {ScoreKind} from "../math/Scores.sol";
 import {StakeTree} from "../math/SortitionTree.sol";
 
@@ -28,10 +28,11 @@ struct RoundState {
     /// How many stand in the line of proposers, and how many workers were drawn.
     uint8 proposers;
     uint8 workers;
-    /// Copies of the config's.
+    /// Copies of the config's; an appointed committee has as many as the draw found.
     uint8 committeeSize;
     Rule rule;
-    /// Bit 0: which of the two places in `State.heads` is the head's. Bit 1: the other one holds the head before it.
+    /// Bit 0: which of the two places in `State.heads` is the head's. Bit 1: the other one holds the head before it. Bit 2 is
+    /// not about heads: somebody in this task once had an operator (`Operators`). Nor are bits 3 and 4 (`Internals`).
     uint8 heads;
 }
 
@@ -43,6 +44,8 @@ struct DrawState {
     uint32 accounts;
     uint48 absent;
     uint64 electedAt;
+    /// How many internals an appointed committee is made of.
+    uint16 internals;
 }
 
 /// @notice A model that became final, and its block.
@@ -73,6 +76,14 @@ struct Account {
     /// How often in a row it was drawn to train and noted as absent.
     uint8 missed;
     uint128 credit;
+    Role role;
+}
+
+/// @notice For whom an operator's key acts: from round `since` until before round `until`, 2^48 - 1: until further notice.
+struct Operator {
+    address owner;
+    uint48 since;
+    uint48 until;
 }
 
 /// @notice What the tally decided: bit i is update i. `formed` says that enough are included for shares. `spare` holds the
@@ -135,6 +146,10 @@ struct State {
     mapping(bytes32 note => uint256 blockNumber) notes;
     /// The newest round in which an account was noted as absent.
     mapping(uint256 id => uint256 round) absences;
+    /// The operator that an owner has from the next draw on; whose operator a key is lies elsewhere (`Operators.kept`).
+    mapping(address owner => address key) operatorOf;
+    /// The ids of the internals, in a task whose committee is appointed (`Internals`).
+    mapping(uint256 word => uint256) internals;
 }
 
 /// @title Rules
