@@ -4,7 +4,7 @@ A model is its canonical bytes in raw chunks of 2^20 bytes and a node that lists
 node and its CID before anything is stored, for a worker commits to both while its bytes are still secret.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -12,11 +12,14 @@ from typing import TypeVar
 import numpy as np
 
 from chainfl.codec import cbor, merkle, vector
+from chainfl.codec.admission import AdmissionList, Entry, decode_entries, encode_entries
 from chainfl.codec.cid import Cid, Codec
+from chainfl.codec.manifest import AnyManifest, decode_manifest
 from chainfl.codec.records import CHUNK_BYTES, Layout, ModelNode, Record, chunk_sizes
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, ModelMismatchError, RecordError
 from chainfl.ports import BlobStore, WaitingStore
+from chainfl.protocol.admission import list_root
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -177,6 +180,38 @@ def get_record(store: BlobStore, cid: Cid, kind: type[AnyRecord]) -> AnyRecord:
         raise RecordError(f"{cid} names raw bytes, not a {kind.__name__}")
     try:
         return kind.decode(store.get(cid, cbor.MAX_BYTES))
+    except RecordError as error:
+        raise RecordError(f"{cid}: {error}") from error
+
+
+def put_admission_list(store: BlobStore, entries: Sequence[Entry]) -> Cid:
+    """Publish the list of who may join: its bytes, then the record that names them and its root."""
+    chunks = tuple(store.put(chunk, Codec.RAW) for chunk in encode_entries(entries))
+    return put_record(store, AdmissionList(list_root(entries), len(entries), chunks))
+
+
+def get_admission_list(store: BlobStore, cid: Cid, root: bytes) -> list[Entry]:
+    """A published list, if it has the root that the task names.
+
+    Raises:
+        RecordError: what is there is no list, or another one.
+    """
+    record = get_record(store, cid, AdmissionList)
+    entries = decode_entries(store.get_many(record.chunks, CHUNK_BYTES))
+    if len(entries) != record.accounts or list_root(entries) != root:
+        raise RecordError(f"admission list {cid}: it is not the one whose root the task names")
+    return entries
+
+
+def get_manifest(store: BlobStore, digest: bytes) -> AnyManifest:
+    """A task's manifest, of either format, behind the digest that its config names.
+
+    Raises:
+        RecordError: what is there is no manifest.
+    """
+    cid = Cid.dag_cbor(digest)
+    try:
+        return decode_manifest(store.get(cid, cbor.MAX_BYTES))
     except RecordError as error:
         raise RecordError(f"{cid}: {error}") from error
 

@@ -153,6 +153,10 @@ class PartitionError(InputError):
     """The data cannot be dealt to the participants as asked."""
 
 
+class AppError(InputError):
+    """Code that a user brought fails or does not do what an app must; names its file, and the line where known."""
+
+
 class NotIndexedError(InputError):
     """The audit API knows nothing under this name; says what it was asked for and where to look."""
 
@@ -171,3 +175,7 @@ class RlpError(VerificationError):
 
 class BundleError(VerificationError):
     """An audit bundle is damaged or does not prove what it claims; names the block, header, receipt or blob."""
+
+
+class ModelFileError(VerificationError):
+    """An exported model was changed, damaged, or is not the one it says it is; names the tensor or field."""

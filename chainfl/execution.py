@@ -122,7 +122,8 @@ class FetchOnce:
 
     def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
         """Nothing is fetched yet."""
-        self._most, self._lock = most_bytes, threading.Lock()
+        self._most = most_bytes
+        self._lock = threading.Lock()
         self._kept: dict[tuple[Cid, Digest], Vector] = {}
 
     def __call__(self, store: BlobStore, task: Task, cid: Cid, root: Digest) -> Vector:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.codec.records import Layout
 from chainfl.codec.vector import Vector
+from chainfl.protocol.admission import Admission
 from chainfl.protocol.events import Event
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Task
@@ -55,7 +56,7 @@ class BlobStore(Protocol):
         """Fetch this, and all it links to unless told otherwise, and keep it until unpinned.
 
         Raises:
-            BlobNotFoundError: a part of it cannot be had.
+            BlobNotFoundError: a part of it was not found.
         """
         ...
 
@@ -92,7 +93,12 @@ class Ledger(Protocol):
 
     @property
     def me(self) -> Address:
-        """The account that acts."""
+        """The account that takes part: ids, seats and earnings are its own."""
+        ...
+
+    @property
+    def key(self) -> Address:
+        """Who sends: the account itself, or its operator; commitments and notes name it."""
         ...
 
     def task(self) -> Task:
@@ -103,8 +109,8 @@ class Ledger(Protocol):
         """The ledger's time, in seconds."""
         ...
 
-    def enrol(self) -> None:
-        """Take part from the next draw on."""
+    def enrol(self, admission: Admission | None = None) -> None:
+        """Take part from the next draw on; where the task has a list of who may join, with the proof of being on it."""
         ...
 
     def leave(self) -> None:

@@ -82,6 +82,14 @@ class Rule(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
+class Role(IntEnum):
+    """As what an account was admitted to a task that has a list of who may join (docs/protocol.md 3.2)."""
+
+    NONE = 0
+    PARTICIPANT = 1
+    INTERNAL = 2
+
+
 class Statistic(IntEnum):
     """How a committee's scores of one update become one number."""
 
@@ -139,6 +147,14 @@ class TaskConfig:
     no_reveal_slash: int
     finder_part: int
     burn_part: int
+    admission_root: Digest = bytes(32)
+    min_internals: int = 0
+    internals_train: bool = False
+
+    @property
+    def is_appointed(self) -> bool:
+        """The committee is not drawn: it is all internals with stake (docs/protocol.md 3.3)."""
+        return self.min_internals > 0
 
     def longest_round(self) -> int:
         """Seconds a round can take with Train extended and all three proposers used."""

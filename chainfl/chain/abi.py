@@ -106,9 +106,11 @@ def _event_forms() -> Mapping[bytes, _EventForm]:
         for item in load(contract).abi:
             if item["type"] != "event":
                 continue
+
             kind = getattr(events, item["name"], None)
             if kind is None:
                 continue
+
             inputs = list(enumerate(item["inputs"]))
             forms[keccak256(_signature(item).encode())] = _EventForm(
                 kind,

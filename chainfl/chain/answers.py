@@ -59,10 +59,13 @@ def read_block(w3: Web3, which: Which) -> Block | None:
     answer = ask(w3, "eth_getBlockByNumber", [hex(which) if isinstance(which, int) else which, False], what)
     if answer is None:
         return None
+
     with _read(w3, what):
         number = quantity(answer["number"])
         if isinstance(which, int) and number != which:
             raise BadAnswerError(f"answers with block {number} in place of {which}")
+
+        # Chains from before EIP-1559 have no base fee.
         fee = answer.get("baseFeePerGas")
         return Block(
             number,
@@ -89,10 +92,12 @@ def read_receipt(w3: Web3, transaction: bytes, what: str = "waiting for a receip
     with _read(w3, what):
         if octets(answer["transactionHash"], 32) != transaction:
             raise BadAnswerError("answers with the receipt of another transaction")
+
         status = quantity(answer["status"])
         made = answer.get("contractAddress")
         if status > 1:
             raise BadAnswerError(f"answers with a receipt of status {status}")
+
         logs = [
             {
                 "address": Web3.to_checksum_address(octets(log["address"], 20)),
@@ -102,6 +107,7 @@ def read_receipt(w3: Web3, transaction: bytes, what: str = "waiting for a receip
             }
             for log in answer["logs"]
         ]
+
         receipt = {
             "transactionHash": HexBytes(transaction),
             "blockNumber": quantity(answer["blockNumber"]),

@@ -147,6 +147,7 @@ def fill_of(name: str, code: bytes) -> Fill:
     rest = bytearray(code)
     libraries = dict[str, Address]()
     immutables = set[bytes]()
+
     for hole in holes:
         value = code[hole.at : hole.at + hole.size]
         rest[hole.at : hole.at + hole.size] = bytes(hole.size)
@@ -154,6 +155,7 @@ def fill_of(name: str, code: bytes) -> Fill:
             immutables.add(value)
         elif libraries.setdefault(hole.library, Address(value)) != value:
             raise VerificationError(f"its code names two addresses for {hole.library}")
+
     if rest != template:
         raise VerificationError(
             f"its code is not {name} of this release; audit with the release that deployed it"

@@ -1,12 +1,17 @@
-"""What people do with factory and registry: create tasks, list them, put stake behind themselves."""
+"""What people do with factory and registry: create tasks, list them, bond stake."""
 
 from dataclasses import astuple, dataclass
 
+from hexbytes import HexBytes
 from web3 import Web3
+from web3.exceptions import ContractLogicError
+from web3.types import TxParams, Wei
 
 from chainfl.chain.abi import as_address, decode_log, functions
 from chainfl.chain.reader import read_call
-from chainfl.chain.send import Sender
+from chainfl.chain.rpc import outside
+from chainfl.chain.send import Sender, checksum, in_our_words
+from chainfl.codec.text import GWEI
 from chainfl.errors import LedgerError
 from chainfl.protocol.events import Deallocated, TaskCreated
 from chainfl.types import Address, TaskConfig
@@ -22,6 +27,14 @@ class CreatedTask:
     gas: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Gas, and the most that it may cost."""
+
+    gas: int
+    wei: int
+
+
 def create_task(sender: Sender, factory: Address, config: TaskConfig, escrow: int) -> CreatedTask:
     """Create a task with its escrow."""
     data = functions("TaskFactory")["createTask"].call_data(astuple(config))
@@ -33,6 +46,28 @@ def create_task(sender: Sender, factory: Address, config: TaskConfig, escrow: in
     raise LedgerError(
         "the task was created, but the receipt does not name it: is the factory's address right?"
     )
+
+
+def cost_of_task(w3: Web3, sponsor: Address, factory: Address, config: TaskConfig, escrow: int) -> Cost:
+    """The estimated gas of creating a task, and what it costs at twice the base fee; nothing is sent.
+
+    Raises:
+        ProtocolError: the factory refuses the terms.
+    """
+    data = functions("TaskFactory")["createTask"].call_data(astuple(config))
+    call: TxParams = {
+        "from": checksum(sponsor),
+        "to": checksum(factory),
+        "data": HexBytes(data),
+        "value": Wei(escrow),
+    }
+    try:
+        with outside("estimating gas"):
+            gas = int(w3.eth.estimate_gas(call, "pending"))
+            base = int(w3.eth.get_block("latest").get("baseFeePerGas", 0))
+    except ContractLogicError as error:
+        raise in_our_words(error) from None
+    return Cost(gas, gas * (2 * base + GWEI))
 
 
 def task_count(w3: Web3, factory: Address) -> int:
@@ -68,6 +103,16 @@ def release(sender: Sender, registry: Address, task: Address, request: int) -> N
 def withdraw(sender: Sender, registry: Address, amount: int, to: Address) -> None:
     """Send free stake away."""
     sender.send(registry, functions("StakeRegistry")["withdraw"].call_data(amount, to))
+
+
+def set_operator(sender: Sender, registry: Address, task: Address, operator: Address) -> None:
+    """Name the key that may act for the sender's stake in a task; the zero address: none."""
+    sender.send(registry, functions("StakeRegistry")["setOperator"].call_data(task, operator))
+
+
+def operator_named(w3: Web3, registry: Address, task: Address, account: Address) -> Address:
+    """Whom an account named in a task; the zero address: nobody."""
+    return as_address(read_call(w3, "StakeRegistry", registry, "operatorOf", task, account)[0])
 
 
 def free_stake(w3: Web3, registry: Address, account: Address) -> int:

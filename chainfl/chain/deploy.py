@@ -148,17 +148,22 @@ def deploy(
     """
     chain_id = check_chain(w3, expected_chain)
     check_randomness(w3, allow_young=is_development(chain_id))
+
     deployer = checksum(sender.address)
     delay = default_seed_delay(chain_id) if seed_delay is None else seed_delay
     wanted = Deployment(chain_id, deployer, phase_floor, delay)
     state = read_deployment(path) if path.exists() else wanted
+
     if _terms(state) != _terms(wanted):
         raise InputError(f"{path} is of {_terms(state)}; this is {_terms(wanted)}: name another file")
+
     for name in plan():
         state = _deploy_step(w3, sender, path, state, name, on_progress)
+
     gone = still_to_deploy(w3, state)
     if gone:
         raise LedgerError(f"{gone[0]} is gone: the chain has reorganised; run again to go on")
+
     factory = as_address(state.steps[FACTORY].address)
     (registry,) = read_call(w3, FACTORY, factory, "registry")
     (implementation,) = read_call(w3, FACTORY, factory, "implementation")
@@ -240,18 +245,23 @@ def _deploy_step(
     if known is not None and _await_step(w3, sender, name, known, on_progress):
         on_progress(f"{name}: already at {known.address}")
         return state
+
     with outside(f"planning {name}"):
         nonce = w3.eth.get_transaction_count(checksum(sender.address), "pending")  # as it will be sent
         newest = w3.eth.block_number
     address = created_address(sender.address, nonce)
+
     # What comes later may link to where this was; it is made anew.
     before = {each: state.steps[each] for each in plan()[: plan().index(name)]}
     state = replace(state, steps=before | {name: DeployedStep(checksum(address), nonce, block=newest)})
     write_deployment(path, state)
+
+    # Written down before it is sent: a process killed in between finds the contract at the planned address.
     receipt = sender.send(None, creation_code(name, state))
     found = receipt["contractAddress"]
     if found is None or as_address(found) != address:
         raise LedgerError(f"{name} was created at {found}, not at {checksum(address)}: run again to go on")
+
     step = DeployedStep(
         checksum(address),
         nonce,
@@ -259,6 +269,7 @@ def _deploy_step(
         receipt["blockNumber"],
         receipt["gasUsed"],
     )
+
     state = replace(state, steps=state.steps | {name: step})
     write_deployment(path, state)
     on_progress(f"{name}: {step.address} ({step.gas:,} gas)")

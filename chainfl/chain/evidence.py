@@ -61,6 +61,8 @@ def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: 
             "fromBlock": hex(first),
             "toBlock": hex(until),
         }
+
+        # A span that is too long for the endpoint is asked for in smaller parts.
         try:
             found = _ask(w3, "eth_getLogs", [wanted])
         except LedgerError:
@@ -68,11 +70,14 @@ def creation_block(w3: Web3, factory: Address, task: Address, first: int, last: 
                 raise
             span = max(1, span // 4)
             continue
+
         if found:
             with outside("reading the task's creation"):
                 return int(found[0]["blockNumber"], 16)
         first = until + 1
-    raise LedgerError("the factory's word on the task's creation was not found: give an earlier --from-block")
+    raise LedgerError(
+        "the factory's event of the task's creation was not found: give an earlier --from-block"
+    )
 
 
 def read_code(w3: Web3, address: Address, block: int) -> bytes:
@@ -93,7 +98,7 @@ def headers(w3: Web3, first: int, last: int) -> Iterator[bytes]:
     """The headers of these blocks, each as it is hashed.
 
     Raises:
-        LedgerError: a header does not hash to its hash, or is not to be had.
+        LedgerError: a header does not hash to its hash, or was not found.
     """
     calls = [("eth_getBlockByNumber", [hex(number), False]) for number in range(first, last + 1)]
     for number, answer in enumerate(_ask_many(w3, calls), first):
@@ -128,7 +133,7 @@ def receipts(w3: Web3, blocks: Iterable[tuple[int, Digest]]) -> Iterator[bytes]:
     """All receipts of each of these blocks, a list of byte strings, for blocks named by number and receipts root.
 
     Raises:
-        LedgerError: they do not hash to the root, or are not to be had.
+        LedgerError: they do not hash to the root, or were not found.
     """
     wanted = list(blocks)
     calls = [("eth_getBlockReceipts", [hex(number)]) for number, _ in wanted]
@@ -200,6 +205,7 @@ def _ask_many(w3: Web3, calls: Sequence[tuple[str, Sequence[object]]]) -> Iterat
     provider = w3.provider
     at = 0
     size = _BATCH
+
     while at < len(calls):
         batch = [(RPCEndpoint(method), params) for method, params in calls[at : at + size]]
         if not isinstance(provider, HttpRpc):

@@ -27,7 +27,7 @@ _TIP = GWEI
 
 @dataclass(frozen=True, slots=True)
 class FeeCaps:
-    """The most that is ever offered for a unit of gas, in wei: all of it, and the part of whoever makes the block."""
+    """The most that is ever offered for a unit of gas, in wei: all of it, and the part of the block's producer."""
 
     max_fee: int = MAX_FEE_GWEI * GWEI
     max_priority_fee: int = MAX_PRIORITY_FEE_GWEI * GWEI

@@ -3,11 +3,15 @@
 import getpass
 import json
 import os
+import stat
+import sys
+import warnings
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from eth_account import Account
+from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
 from chainfl.chain.abi import as_address
@@ -19,6 +23,8 @@ _NO_KEYSTORE = "not a keystore file (Web3 Secret Storage, version 3)"
 _KEY_BYTES = 32
 _MAX_WORK = {"scrypt": 1 << 22, "pbkdf2": 1 << 21}
 """n · r · p, or iterations, for a key of 32 bytes: 512 MiB and about two seconds at the most."""
+_OTHERS = stat.S_IROTH
+"""A group may read: systemd and containers hand secrets to a service's group."""
 
 
 class LocalSigner:
@@ -37,8 +43,25 @@ class LocalSigner:
         """The raw signed transaction."""
         return bytes(self._account.sign_transaction(transaction).raw_transaction)
 
+    def sign_message(self, message: bytes) -> bytes:
+        """A signature over a message (EIP-191), which no chain takes for a transaction."""
+        return bytes(self._account.sign_message(encode_defunct(message)).signature)
+
     def __repr__(self) -> str:
         return f"LocalSigner({self._account.address})"
+
+
+def signer_of(message: bytes, signature: bytes) -> Address:
+    """The account that signed a message.
+
+    Raises:
+        InputError: it is no signature.
+    """
+    try:
+        signed_by = Account.recover_message(encode_defunct(message), signature=signature)
+    except Exception as error:  # the library raises what its parts raise
+        raise InputError(f"no signature of an Ethereum account: {error}") from None
+    return as_address(str(signed_by))
 
 
 def new_key(
@@ -125,6 +148,29 @@ def _small(value: Any) -> Any:
     return {str(name).lower(): _small(each) for name, each in value.items()}
 
 
+def open_keystore(path: Path, password_file: Path | None) -> LocalSigner:
+    """Unlock a keystore file; what is wrong with the file is said before anybody is asked for its password."""
+    check_keystore(path)
+    return unlock(path, read_password(password_file))
+
+
+def check_keystore(path: Path) -> None:
+    """Look whether a file is a keystore; nothing is opened.
+
+    Raises:
+        InputError: it is missing, no keystore, or asks for absurd work.
+    """
+    _check_work(path, _read(path))
+
+
+def exposed(*paths: Path | None) -> str | None:
+    """What to say about the first of these files that others on this machine can read; None where none can be."""
+    for path in paths:
+        if path is not None and path.is_file() and path.stat().st_mode & _OTHERS:
+            return f"others on this machine can read {path}: chmod 600 {path}"
+    return None
+
+
 def read_password(path: Path | None, *, is_new: bool = False) -> str:
     """The first line of a password file, or what is typed; a new one is typed twice and not empty.
 
@@ -139,18 +185,40 @@ def read_password(path: Path | None, *, is_new: bool = False) -> str:
 
 def _typed(twice: bool) -> str:
     try:
-        password = getpass.getpass("keystore password: ")
-        if twice and getpass.getpass("the same again: ") != password:
+        password = _ask("keystore password: ")
+        if twice and _ask("the same again: ") != password:
             raise InputError("the two passwords differ: nothing was written")
     except EOFError:
-        raise InputError("nobody is here to type a password: give --password-file") from None
+        raise InputError("no terminal to ask for a password: give --password-file") from None
     return password
+
+
+def _ask(prompt: str) -> str:
+    """What is typed at a terminal, unseen; without one, the next line of the input."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass(prompt)
+        except getpass.GetPassWarning:
+            pass
+
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.rstrip("\n")
 
 
 def _first_line(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").splitlines()[0]
     except OSError as error:
-        raise InputError(f"password file {path}: {error.strerror}") from None
+        raise InputError(
+            f"password file {path}: {error.strerror}; write the password into it, or leave --password-file out "
+            "to type one"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(
+            f"password file {path} is not text: give one whose first line is the password"
+        ) from None
     except IndexError:
-        raise InputError(f"password file {path} is empty") from None
+        raise InputError(f"password file {path} is empty: its first line must be the password") from None

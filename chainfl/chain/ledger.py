@@ -15,6 +15,7 @@ from chainfl.chain.rpc import outside
 from chainfl.chain.send import Sender
 from chainfl.codec.text import hex_of
 from chainfl.errors import LedgerError
+from chainfl.protocol.admission import Admission
 from chainfl.protocol.errors import DrawTooEarlyError
 from chainfl.protocol.events import Claimed
 from chainfl.protocol.proof import Evidence
@@ -32,15 +33,26 @@ _MAY_BE_SILENT = ("applyChange", "noteFinding")
 class ChainLedger:
     """One task on a chain, as one account sees it and acts on it."""
 
-    def __init__(self, w3: Web3, sender: Sender, reader: TaskReader, task: Address) -> None:
-        """Put the parts together; nothing is read or sent yet."""
-        self._w3, self._sender, self.reader, self._address = w3, sender, reader, task
+    def __init__(
+        self, w3: Web3, sender: Sender, reader: TaskReader, task: Address, owner: Address | None = None
+    ) -> None:
+        """Put the parts together; nothing is read or sent yet. With an owner the sender is its operator."""
+        self._w3 = w3
+        self._sender = sender
+        self.reader = reader
+        self._address = task
+        self._owner = owner
         self._last = b""
         self._makes_blocks = is_development(reader.created.chain_id)
 
     @property
     def me(self) -> Address:
-        """The account that acts."""
+        """The account that takes part."""
+        return self._owner or self.key
+
+    @property
+    def key(self) -> Address:
+        """Who sends: the account itself, or its operator."""
         return self._sender.address
 
     def task(self) -> Task:
@@ -55,9 +67,14 @@ class ChainLedger:
         """Whether the task's newest event, as far as it was read, came from this account's last action."""
         return bool(self.reader.log) and self.reader.log[-1].transaction == self._last
 
-    def enrol(self) -> None:
+    def enrol(self, admission: Admission | None = None) -> None:
         """Take part from the next draw on."""
-        self._act("enrol")
+        if admission is not None:
+            self._act("enrolAdmitted", self.me, admission.role, list(admission.proof))
+        elif self._owner is None:
+            self._act("enrol")
+        else:
+            self._act("enrolFor", self._owner)
 
     def leave(self) -> None:
         """Take no part in later draws."""
@@ -89,7 +106,7 @@ class ChainLedger:
             newest = self._w3.eth.block_number
         for _ in range(newest, until):
             if not make_block(self._w3):
-                self._sender.send(self.me, b"", gas=_TRANSFER_GAS)
+                self._sender.send(self.key, b"", gas=_TRANSFER_GAS)
 
     def note_absent(self, round_: int, ids: Sequence[Id]) -> None:
         """Note who was drawn to train and did not commit in time."""
@@ -174,5 +191,5 @@ class ChainLedger:
         if not any(one.transaction == self._last for one in newest):
             raise LedgerError(
                 f"{name}: the endpoint says that transaction {hex_of(self._last)} was mined in block "
-                f"{receipt['blockNumber']}, but the task tells nothing of it: looking again"
+                f"{receipt['blockNumber']}, but the task's log has no event of it: retrying"
             )

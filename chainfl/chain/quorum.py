@@ -72,6 +72,7 @@ def open_endpoints(text: str, chain_id: int | None) -> Endpoints:
     all_ = [open_rpc(url) for url in split_urls(text)]
     if len(all_) == 1:
         return Endpoints(all_[0], (), check_chain(all_[0], chain_id))
+
     found = dict[int, int]()
     failed = list[LedgerError]()
     for place, w3 in enumerate(all_):
@@ -79,10 +80,12 @@ def open_endpoints(text: str, chain_id: int | None) -> Endpoints:
             found[place] = check_chain(w3, chain_id)
         except LedgerError as error:
             failed.append(error)
+
     chain, votes = Counter(found.values()).most_common(1)[0] if found else (0, 0)
     if votes < majority_of(len(all_)):
         why = str(failed[0]) if failed else "they serve different chains: give --chain-id"
         raise LedgerError(f"only {votes} of {len(all_)} endpoints serve one chain: {why}")
+
     first = next(place for place, one in found.items() if one == chain)
     return Endpoints(all_[first], tuple(w3 for at, w3 in enumerate(all_) if at != first), chain)
 
@@ -115,7 +118,8 @@ class _Source:
 
     def fails(self, kind: str, why: str) -> None:
         """Leave it out for a while; says so once for each kind of trouble."""
-        self.trouble, self.again_at = why, time.monotonic() + self.pause
+        self.trouble = why
+        self.again_at = time.monotonic() + self.pause
         self.pause = min(2 * self.pause, _LONGEST_PAUSE)
         if kind not in self.said:
             self.said.add(kind)
@@ -126,7 +130,8 @@ class _Source:
         if self.said:
             _log.info("endpoint %s agrees with the others again", self.name)
         self.said.clear()
-        self.trouble, self.pause = "", _FIRST_PAUSE
+        self.trouble = ""
+        self.pause = _FIRST_PAUSE
 
 
 class AgreedReader(TaskReader):
@@ -145,8 +150,13 @@ class AgreedReader(TaskReader):
         Raises:
             LedgerError: no majority tells the same.
         """
-        self._endpoints, self._address, self._confirmations = endpoints, task, confirmations
-        self._begin, self._on_progress = from_block, on_progress
+        self._endpoints = endpoints
+        self._address = task
+        self._confirmations = confirmations
+        self._begin = from_block
+        self._on_progress = on_progress
+
+        # Two endpoints of one host are told apart by their place in the list.
         names = [name_of(w3).removeprefix("the endpoint ") for w3 in endpoints.all]
         twice = {name for name, count in Counter(names).items() if count > 1}
         self._sources = [
@@ -154,7 +164,9 @@ class AgreedReader(TaskReader):
             for place, (name, w3) in enumerate(zip(names, endpoints.all, strict=True), 1)
         ]
         self._pool = ThreadPoolExecutor(len(names), thread_name_prefix="endpoint")
-        self.log, self.newest_time = [], 0
+
+        self.log = []
+        self.newest_time = 0
         self._chosen = self._agreed()
         self.created = self._chosen.created
         self._show(self._chosen)
@@ -187,7 +199,9 @@ class AgreedReader(TaskReader):
         return {source.name: source.trouble or "ok" for source in self._sources}
 
     def _show(self, chosen: TaskReader) -> None:
-        self._chosen, self.task, self.log = chosen, chosen.task, chosen.log
+        self._chosen = chosen
+        self.task = chosen.task
+        self.log = chosen.log
         self.newest_block = chosen.newest_block
 
     # Looking
@@ -200,15 +214,17 @@ class AgreedReader(TaskReader):
         known = [one for one in ready if len(behind[one.name]) >= needed]
         if not known:
             raise LedgerError(
-                f"no {needed} of {len(self._sources)} endpoints tell the same of the task: {self._complaint(ready)}"
+                f"no {needed} of {len(self._sources)} endpoints agree on the task: {self._complaint(ready)}"
             )
+
         best = max(known, key=lambda one: (len(_reader(one).log), _reader(one).last))
         for one in ready:
             if _contradicts(one, best):
                 _forget(one)
-                one.fails("lie", "it tells other events or blocks than most endpoints do")
+                one.fails("lie", "its events or blocks differ from those of most endpoints")
             else:
                 one.does_well()
+
         self.newest_time = median_low([_reader(one).newest_time for one in behind[best.name]])
         return _reader(best)
 
@@ -223,8 +239,11 @@ class AgreedReader(TaskReader):
         for source in self._sources:
             if source.look is None and time.monotonic() >= source.again_at:
                 source.look = self._pool.submit(self._read, source)
+
         needed = majority_of(len(self._sources))
         grace = None
+
+        # When a majority has answered, the others have a moment left: a slow minority holds nobody up.
         while True:
             looks = [source.look for source in self._sources if source.look is not None]
             done = [look for look in looks if look.done()]
@@ -243,6 +262,7 @@ class AgreedReader(TaskReader):
         if not look.done():
             source.trouble = source.trouble or "it is slower than the others"
             return False
+
         source.look = None
         error = look.exception()
         if error is not None:
@@ -253,6 +273,7 @@ class AgreedReader(TaskReader):
             )
             source.fails(type(error).__name__, why)
             return False
+
         source.reader = look.result()
         return True
 

@@ -70,11 +70,13 @@ class TaskReader:
         self._confirmations = confirmations
         self._chain_id = chain_id
         self._on_progress = on_progress
+
         self._logs = LogReader(w3)
         self._next_block = self._from_block = from_block
         self._marks = Marks()
         self._head = b""
         self._seals = [b""]
+
         self.newest_time = 0
         self.newest_block = 0
         self.log: list[ChainEvent] = []
@@ -113,13 +115,17 @@ class TaskReader:
             return self.task  # the same head has the same chain behind it
         if at_least > newest.number + _MOST_AHEAD:
             raise LedgerError(
-                f"{name_of(self._w3)} tells of block {at_least}, but its newest is {newest.number}: looking again"
+                f"{name_of(self._w3)} reported block {at_least}, but its newest is {newest.number}: retrying"
             )
+
         until = max(newest.number - self._confirmations, at_least)
+
+        # Where the new head follows the one we knew, nothing can have been undone.
         if newest.parent != self._head:
             self._drop_reorged()
         if until >= self._next_block:
             self._read_until(until, newest)
+
         self._head = newest.hash
         self.newest_block = newest.number
         return self.task
@@ -212,7 +218,7 @@ class TaskReader:
         newest = read_head(self._w3).number
         if newest + _MOST_AHEAD < until:
             raise LedgerError(
-                f"{name_of(self._w3)} spoke of block {until}, now its newest is {newest}: looking again"
+                f"{name_of(self._w3)} reported block {until}, now its newest is {newest}: retrying"
             )
 
     def mix_hash(self, number: int) -> Digest | None:
@@ -221,7 +227,7 @@ class TaskReader:
         return None if header is None else mix_hash(header)
 
     def _creation(self, task_id: int) -> TaskCreated:
-        """The factory's word on how the task was made: its escrow is not kept anywhere else."""
+        """The factory's event of the task's creation: its escrow is not kept anywhere else."""
         (registry,) = read_call(self._w3, "TrainingTask", self._address, "registry")
         (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
         wanted = (task_id, self._address)

@@ -104,7 +104,9 @@ class HttpRpc(JSONBaseProvider):
         """Remember where to connect; the first call does."""
         super().__init__()
         self.name = endpoint_name(url)
-        self._url, self._timeout, self._local = url, timeout, threading.local()
+        self._url = url
+        self._timeout = timeout
+        self._local = threading.local()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Send one request and wait for its answer."""
@@ -153,7 +155,7 @@ class HttpRpc(JSONBaseProvider):
             if not response.ok or response.is_redirect:
                 raise requests.HTTPError(response=response)
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise BadAnswerError("answers with packed bytes that nobody asked for")
+                raise BadAnswerError("answers with packed bytes that were not asked for")
             length = response.headers.get("Content-Length", "0")
             if not length.isdecimal() or len(length) > 15 or int(length) > MAX_ANSWER:
                 raise BadAnswerError(_TOO_LONG)
@@ -183,9 +185,11 @@ class WebSocketRpc(JSONBaseProvider):
         """Remember where to connect; the first call does."""
         super().__init__()
         self.name = endpoint_name(url)
-        self._url, self._timeout = url, timeout
+        self._url = url
+        self._timeout = timeout
         self._socket: ClientConnection | None = None
-        self._open, self._lock = ExitStack(), threading.Lock()
+        self._open = ExitStack()
+        self._lock = threading.Lock()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Send one request and wait for its answer."""
@@ -198,7 +202,7 @@ class WebSocketRpc(JSONBaseProvider):
                 answer = self._socket.recv(self._timeout)
                 return cast(RPCResponse, _answer_to(json.loads(request)["id"], parse_answer(answer)))
             except Exception:
-                self.close()  # what comes late is nobody's answer
+                self.close()  # a late answer belongs to no request
                 raise
 
     def _connected(self) -> ClientConnection:

@@ -16,7 +16,7 @@ from web3.exceptions import ContractLogicError
 from web3.types import TxParams, TxReceipt, Wei
 
 from chainfl.chain.abi import decode_revert
-from chainfl.chain.answers import read_head, read_number, read_receipt, stands
+from chainfl.chain.answers import ask, read_head, read_number, read_receipt, stands
 from chainfl.chain.fees import MOST_GAS, FeeCaps, Offer, higher, read_price
 from chainfl.chain.rpc import name_of, outside, printable
 from chainfl.codec.text import GWEI, ether, gwei
@@ -24,6 +24,7 @@ from chainfl.errors import FeeTooHighError, LedgerError, LowBalanceError, Protoc
 from chainfl.types import Address
 
 _GAS_MARGIN_PERCENT, _GAS_MARGIN = 50, 100_000
+_SMALL_BLOCK = 8_000_000  # what every chain has room for in a block; above it, the chain is asked
 _BUMP_PERCENT = 25
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 _FEE_PAUSE = 2.0
@@ -31,6 +32,9 @@ _FEE_PAUSE = 2.0
 _REST = 30.0
 """For how long one of several endpoints is not asked after it failed."""
 _LONGEST_REVERT = 4096
+_TRANSFER_GAS = 21_000
+_REMEMBERED = 16
+"""How many of its last transactions a sender can find missing; reorgs are shorter than that."""
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -76,11 +80,14 @@ class Sender:
         others: Sequence[Web3] = (),
     ) -> None:
         """Nothing is sent yet. `others` are further endpoints of the same chain that transactions go to."""
-        self._w3, self._signer, self._chain_id = w3, signer, chain_id
+        self._w3 = w3
+        self._signer = signer
+        self._chain_id = chain_id
         self._settings = settings or SendSettings()
         self._endpoints = (w3, *others)
         self._lock = threading.Lock()
         self._next_nonce = -1
+        self._mined: dict[int, HexBytes] = {}
         self._resting: dict[Web3, float] = {}
 
     @property
@@ -118,11 +125,13 @@ class Sender:
             }
             if to is not None:
                 call["to"] = checksum(to)
+
             try:
                 limit = gas if gas is not None else self._estimate(call)
                 receipt = self._deliver(call, limit, seconds_left)
             except LedgerError as error:
                 raise self._in_ether(error) from error
+
             if receipt["status"] != 1:
                 raise self._refusal(call, receipt)
             if is_checked:
@@ -155,7 +164,12 @@ class Sender:
                 f"estimating gas: {name_of(self._w3)} says that {needed:.3g} are needed, "
                 f"and a transaction has {MOST_GAS:,} at most: ask another"
             )
-        return min(needed * (100 + _GAS_MARGIN_PERCENT) // 100 + _GAS_MARGIN, MOST_GAS)
+        generous = min(needed * (100 + _GAS_MARGIN_PERCENT) // 100 + _GAS_MARGIN, MOST_GAS)
+        return generous if generous <= _SMALL_BLOCK else max(needed, min(generous, self._block_gas()))
+
+    def _block_gas(self) -> int:
+        with outside("reading the gas of a block"):
+            return int(self._w3.eth.get_block("latest")["gasLimit"])
 
     # Fees
 
@@ -165,21 +179,25 @@ class Sender:
         started = time.monotonic()
         said = False
         patience = self._settings.give_up_after if seconds_left is None else max(0.0, seconds_left)
+
         while True:
             price = self._ask(read_price)
             waited = time.monotonic() - started
             is_late = waited >= patience / 2
+
             if price.is_within(caps) and (price.is_usual or is_late):
                 return price.offer(caps)
             if is_late and seconds_left:
                 return price.offer(
                     caps
-                )  # it lies in wait, and is taken as soon as the fee has fallen to the cap
+                )  # it waits in the pool, and is taken as soon as the fee has fallen to the cap
+
             if waited >= patience:
                 raise FeeTooHighError(
                     f"the network asks for more than the {gwei(caps.max_fee)} that a unit of gas may "
                     "cost: wait for the fee to fall, or allow more with --max-fee"
                 )
+
             if not said:
                 _log.warning(
                     "the base fee is %.3g gwei, usual is %.3g at most, the cap %.3g (--max-fee): waiting",
@@ -196,26 +214,61 @@ class Sender:
         nonce = self._nonce()
         started = time.monotonic()
         hashes = list[HexBytes]()
+
         for tries in range(1, 1_000_000):
             hash_ = self._broadcast(call, gas, nonce, offer, is_resent=bool(hashes))
             hashes = [*(known for known in hashes if known != hash_), hash_]
+
+            # Any of them may be the one that is mined: all share the nonce.
             receipt = self._await_receipt(hashes, started, tries)
             if receipt is not None:
                 self._next_nonce = nonce + 1
+                self._remember(nonce, receipt)
                 return receipt
+
+            self._fill_gaps(nonce, offer)
             if time.monotonic() - started > self._settings.give_up_after:
                 break
             # Where the caps leave no room it is sent again as it is, for an endpoint that forgot it.
             offer = higher(offer, _BUMP_PERCENT, self._settings.caps) or offer
         raise self._not_in_time(hashes, nonce)
 
+    def _remember(self, nonce: int, receipt: TxReceipt) -> None:
+        """What was mined under a nonce: a reorg may take it back."""
+        self._mined[nonce] = receipt["transactionHash"]
+        self._mined.pop(nonce - _REMEMBERED, None)
+
+    def _fill_gaps(self, nonce: int, offer: Offer) -> None:
+        """Put an empty transfer in place of each earlier transaction that a reorg dropped.
+
+        The waiting transaction cannot be mined before them. They are not sent again as they were: what they said may be
+        wrong on the new chain, and whoever sent them looks at that chain before acting again.
+        """
+        try:
+            params = [checksum(self.address), "latest"]
+            first = self._ask(lambda w3: read_number(w3, "eth_getTransactionCount", params))
+            gone = [n for n in range(first, nonce) if n in self._mined and not self._is_known(self._mined[n])]
+
+            for each in gone:
+                _log.warning(
+                    "a reorg dropped the transaction with nonce %d: an empty one takes its place", each
+                )
+                transfer: TxParams = {"to": checksum(self.address), "value": Wei(0)}
+                self._broadcast(transfer, _TRANSFER_GAS, each, offer, is_resent=True)
+        except LedgerError as error:
+            _log.warning("%s; looking for dropped transactions again later", error)
+
+    def _is_known(self, hash_: HexBytes) -> bool:
+        """Whether an endpoint has the transaction, mined or waiting."""
+        what = "looking for an earlier transaction"
+        params = [hash_.to_0x_hex()]
+        return any(ask(w3, "eth_getTransactionByHash", params, what) is not None for w3 in self._working())
+
     def _nonce(self) -> int:
         """The account's next nonce; one that does not follow our last is asked for twice, for it may block us long."""
         nonce = self._told_nonce()
         if nonce != self._next_nonce and self._next_nonce >= 0 and nonce != self._told_nonce():
-            raise LedgerError(
-                f"{name_of(self._w3)} tells two different nonces one after the other: looking again"
-            )
+            raise LedgerError(f"{name_of(self._w3)} answered with two different nonces in a row: retrying")
         return nonce
 
     def _told_nonce(self) -> int:
@@ -271,6 +324,7 @@ class Sender:
         caps = self._settings.caps
         if gas > MOST_GAS or offer.max_fee > caps.max_fee or offer.tip > caps.max_priority_fee:
             raise LedgerError("a transaction over the caps is not signed")
+
         transaction = {
             **{key: value for key, value in call.items() if key != "from"},
             "type": 2,
@@ -280,9 +334,10 @@ class Sender:
             "maxFeePerGas": offer.max_fee,
             "maxPriorityFeePerGas": offer.tip,
         }
+
         raw = self._signer.sign(transaction)
         refused = self._hand_to_all(raw)
-        # A replacement that comes too late, or one that the node knows already, is good news.
+        # A replacement that comes too late, or one that the node has already, means that the transaction is under way.
         if refused is None or is_resent or "already known" in str(refused):
             return HexBytes(Web3.keccak(raw))
         raise refused

@@ -110,6 +110,8 @@ def compiler_input() -> dict[str, Any]:
     script = root / "scripts" / "build_contracts.py" if root is not None else None
     if script is None or not script.is_file():
         raise ToolMissingError("the contracts' sources are not in a wheel: run chainfl deploy in a checkout")
+
+    # The script is run, not imported: it belongs to the checkout and is not part of the package.
     done = subprocess.run(
         [sys.executable, str(script), "--print-input"],
         capture_output=True,
@@ -121,6 +123,7 @@ def compiler_input() -> dict[str, Any]:
         raise ToolMissingError(
             f"no sources to verify with: {(done.stderr.strip() or 'no reason').splitlines()[-1]}"
         )
+
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -30,7 +30,8 @@ def fits(x, scale, limit, start, stop):  # type: ignore[no-untyped-def]
 )
 def encode(x, scale, start, stop, out):  # type: ignore[no-untyped-def]
     """Half-even rounding, then the bias; values were found to fit before."""
-    part, encoded = x[start:stop], out[start:stop]
+    part = x[start:stop]
+    encoded = out[start:stop]
     for i in range(part.size):
         encoded[i] = np.uint32(np.int32(np.rint(part[i] * scale))) ^ BIAS
 
@@ -41,6 +42,7 @@ def encode(x, scale, start, stop, out):  # type: ignore[no-untyped-def]
 )
 def decode(u, step, start, stop, out):  # type: ignore[no-untyped-def]
     """The value w * step; the product with a power of two is exact."""
-    part, decoded = u[start:stop], out[start:stop]
+    part = u[start:stop]
+    decoded = out[start:stop]
     for i in range(part.size):
         decoded[i] = decoded.dtype.type(np.int32(part[i] ^ BIAS)) * step

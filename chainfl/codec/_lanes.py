@@ -68,7 +68,8 @@ def _rounds(builder: Any, vector: Any, state: list[Any], words: list[Any]) -> li
     a, b, c, d, e, f, g, h = state
     for t, round_constant in enumerate(ROUND_CONSTANTS):
         if t >= BLOCK_WORDS:
-            early, late = words[t - 15], words[t - 2]
+            early = words[t - 15]
+            late = words[t - 2]
             low = xor(rotate(early, 7), rotate(early, 18), shift(early, 3))
             high = xor(rotate(late, 17), rotate(late, 19), shift(late, 10))
             words.append(add(words[t - 16], words[t - 7], low, high))

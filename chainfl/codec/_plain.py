@@ -46,7 +46,8 @@ def hash_messages(
     words = source[start * length : stop * length]
     is_big_endian = swap == (sys.byteorder == "little")
     data = (words if is_big_endian else words.byteswap()).tobytes()
-    head, size = bytes([prefix]), 4 * length
+    head = bytes([prefix])
+    size = 4 * length
     joined = b"".join(
         hashlib.sha256(head + data[at : at + size]).digest() for at in range(0, len(data), size)
     )

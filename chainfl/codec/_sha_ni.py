@@ -89,7 +89,8 @@ def hash_messages(source, length, prefix, swap, start, stop, digests):  # type: 
     for first in range(start, stop, STREAMS):
         for stream in range(STREAMS):
             at = min(first + stream, stop - 1) * length
-            message, row = source[at : at + length], words[stream]
+            message = source[at : at + length]
+            row = words[stream]
             carry = prefix << np.uint32(24)
             for t in range(message.size):
                 word = swap_bytes(message[t]) if swap else message[t]

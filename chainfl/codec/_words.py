@@ -16,7 +16,8 @@ def _first_bits(root: int) -> tuple[int, ...]:
 
 
 def _root_floor(value: int, root: int) -> int:
-    low, high = 0, 1 << 64
+    low = 0
+    high = 1 << 64
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if middle**root <= value else (low, middle)

@@ -57,14 +57,18 @@ def read_header(file: BinaryIO) -> Cid:
     if not size or size > _MAX_HEADER_BYTES:
         raise BundleError(f"the header has {size or 0} bytes: this is no CARv1 file of chainfl")
     data = _read(file, size, "the header")
+
     try:
         value = cbor.decode(data)
     except RecordError as error:
         raise BundleError(f"the header cannot be read: {error}") from error
+
     roots = value.get("roots") if isinstance(value, dict) else None
     if not isinstance(roots, list) or len(roots) != 1 or not isinstance(roots[0], Cid):
         raise BundleError("the header does not name exactly one root")
     root = roots[0]
+
+    # One header has one encoding: whatever else says the same is refused.
     if varint(size) + data != header(root):
         raise BundleError("the header is not that of a CARv1 file")
     return root
@@ -76,7 +80,8 @@ def sections(file: BinaryIO) -> Iterator[tuple[Section, bytes]]:
     Raises:
         BundleError: names the block by its place from 0 and its CID: cut off, too long, or not what its CID names.
     """
-    place, at = 0, file.tell()
+    place = 0
+    at = file.tell()
     while (size := _read_varint(file, f"block {place}")) is not None:
         if not CID_BYTES <= size <= CID_BYTES + MAX_BLOCK_BYTES:
             raise BundleError(
@@ -86,12 +91,14 @@ def sections(file: BinaryIO) -> Iterator[tuple[Section, bytes]]:
             cid = Cid.from_bytes(_read(file, CID_BYTES, f"block {place}"))
         except CidError as error:
             raise BundleError(f"block {place} at byte {at}: {error}") from error
+
         start = file.tell()
         data = _read(file, size - CID_BYTES, f"block {place} ({cid})")
         if not cid.matches(data):
             raise BundleError(
                 f"block {place} at byte {at}: its {len(data)} bytes do not hash to its name {cid}"
             )
+
         yield Section(start, cid, len(data)), data
         place, at = place + 1, file.tell()
 

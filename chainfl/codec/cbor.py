@@ -93,6 +93,7 @@ def _head(major: int, argument: int) -> bytes:
 def _write(parts: list[bytes], value: Value, path: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise RecordError(f"{path or 'record'}: nested more than {MAX_DEPTH} deep")
+
     if value is None:
         parts.append(b"\xf6")
     elif isinstance(value, bool):
@@ -149,14 +150,17 @@ class _Reader:
         self.values = 0
 
     def refuse(self, why: str) -> NoReturn:
+        """Give up, naming the byte."""
         raise RecordError(f"byte {self.at}: {why}; not canonical dag-cbor")
 
     def value(self, depth: int) -> Value:
+        """The value that starts here."""
         if depth > MAX_DEPTH:
             self.refuse(f"nested more than {MAX_DEPTH} deep")
         self.values += 1
         if self.values > MAX_VALUES:
             self.refuse(f"more than {MAX_VALUES} values")
+
         major, argument = self.head()
         if major == _UNSIGNED:
             return argument
@@ -176,41 +180,51 @@ class _Reader:
         return _SIMPLE_VALUES[argument]
 
     def head(self) -> tuple[int, int]:
+        """Major type and argument of the head that starts here, in its shortest form."""
         if self.at >= len(self.data):
             self.refuse("the record ends early")
-        major, code = self.data[self.at] >> 5, self.data[self.at] & 31
+        major = self.data[self.at] >> 5
+        code = self.data[self.at] & 31
         if major == _SIMPLE and code not in _SIMPLE_VALUES:
             self.refuse("a float, undefined or unknown simple value")
+
         if code < 24:
             self.at += 1
             return major, code
         if code not in _ARGUMENT_BYTES:
             self.refuse("an indefinite length or a reserved head")
+
         size = _ARGUMENT_BYTES[code]
         argument = int.from_bytes(self.data[self.at + 1 : self.at + 1 + size], "big")
         if len(self.data) - self.at - 1 < size:
             self.refuse("the record ends early")
+
+        # Two encodings of one number would give one record two names.
         if argument < (24 if size == 1 else 1 << 4 * size):
             self.refuse(f"{argument} is not in its shortest form")
         self.at += 1 + size
         return major, argument
 
     def expect_room(self, count: int) -> None:
+        """Refuse a length that the bytes left cannot hold, before anything of that size is made."""
         if count > len(self.data) - self.at:
             self.refuse(f"{count} more bytes or items announced than the record has")
 
     def take(self, size: int) -> bytes:
+        """The next bytes."""
         self.expect_room(size)
         self.at += size
         return self.data[self.at - size : self.at]
 
     def text(self, size: int) -> str:
+        """The next bytes as UTF-8."""
         try:
             return self.take(size).decode()
         except UnicodeDecodeError:
             self.refuse("text is not valid UTF-8")
 
     def map(self, count: int, depth: int) -> dict[str, Value]:
+        """A map whose keys are text, sorted by length then bytes."""
         self.expect_room(count)
         entries: dict[str, Value] = {}
         last = (-1, b"")
@@ -227,6 +241,7 @@ class _Reader:
         return entries
 
     def link(self, tag: int) -> Cid:
+        """A CID behind tag 42."""
         if tag != _LINK_TAG:
             self.refuse(f"tag {tag}; only links (tag 42) are used")
         major, size = self.head()

@@ -74,11 +74,14 @@ class Cid:
             raise CidError(f"{text!r:.80} has {len(text)} characters; a CID here has {CID_CHARACTERS}")
         if text != text.lower() or not text.isascii():
             raise CidError(f"{text!r:.80} is not lower-case base32")
+
         try:
             data = base64.b32decode(text[1:].upper() + _PADDING)
         except binascii.Error as error:
             raise CidError(f"{text!r:.80} has a character that base32 does not") from error
         cid = cls.from_bytes(data)
+
+        # The last character has bits to spare, so that several texts decode to the same bytes.
         if str(cid) != text:
             raise CidError(f"{text!r:.80} is not the canonical text of {cid}: spare bits are not 0")
         return cid

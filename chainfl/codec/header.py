@@ -24,6 +24,7 @@ def mix_hash(header: bytes) -> bytes:
 
 def encode_header(number: int, mix_hash: bytes) -> bytes:
     """A header in which only number and randomness say something: what a chain in memory has."""
-    word, empty = bytes(32), b""
+    word = bytes(32)
+    empty = b""
     before = [word, word, bytes(20), word, word, word, bytes(256), empty, rlp.encode_int(number)]
     return rlp.encode([*before, empty, empty, empty, empty, mix_hash, bytes(8)])

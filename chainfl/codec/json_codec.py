@@ -1,11 +1,11 @@
 """Frozen values and drafts as JSON and back, by their declared types: how a checkpoint keeps a task."""
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from chainfl.errors import InputError
 
@@ -24,7 +24,7 @@ def pack(value: Any) -> Any:
         return [[pack(key), pack(each)] for key, each in value.items()]
     if isinstance(value, set | frozenset):
         return [pack(each) for each in sorted(value)]
-    if isinstance(value, list | tuple):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return [pack(each) for each in value]
     return value
 
@@ -44,24 +44,39 @@ def unpack(kind: type[T], value: Any) -> T:
 
 def _unpack(kind: Any, value: Any) -> Any:
     kind = getattr(kind, "__supertype__", kind)
-    origin, inner = get_origin(kind), get_args(kind)
+    declared = _declared(kind)
+    origin = get_origin(declared)
+    inner = get_args(declared)
+
     if origin in (Union, types.UnionType):
         given = next(each for each in inner if each is not type(None))
         return None if value is None else _unpack(given, value)
     if origin is tuple and inner[-1] is not Ellipsis:
         return tuple(_unpack(each, part) for each, part in zip(inner, value, strict=True))
-    if origin is dict:
-        return {_unpack(inner[0], key): _unpack(inner[1], each) for key, each in value}
-    if origin in (tuple, list, set, frozenset):
-        return origin(_unpack(inner[0], each) for each in value)
+    if isinstance(origin, type) and issubclass(origin, MutableMapping):
+        made = kind if isinstance(kind, type) and kind is not declared else origin
+        return made((_unpack(inner[0], key), _unpack(inner[1], each)) for key, each in value)
+
+    if isinstance(origin, type) and issubclass(origin, (Sequence, set, frozenset)):
+        collect: Any = origin
+        return collect(_unpack(inner[0], each) for each in value)
+
     if isinstance(kind, type) and is_dataclass(kind):
         hints = _hints(kind)
         return kind(**{each.name: _unpack(hints[each.name], value[each.name]) for each in fields(kind)})
     if kind is bytes:
         return bytes.fromhex(value)
+
+    # Only what JSON holds is left: it must have the very type, for bool("no") is True.
     if not isinstance(value, int if issubclass(kind, IntEnum) else kind):
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return kind(value)
+
+
+def _declared(kind: Any) -> Any:
+    """The type with what it holds: `Accounts` is declared as a `SharedMap[Address, Account]`."""
+    bases = getattr(kind, "__orig_bases__", ()) if get_origin(kind) is None else ()
+    return next((base for base in bases if get_origin(base) is not Generic), kind)
 
 
 @cache

@@ -97,17 +97,22 @@ def root_from_chunks(chunks: Iterable[Buffer], d: int, *, threads: int | None = 
     Raises:
         LengthError: a chunk ends inside a leaf, or together they are truncated or oversized.
     """
-    levels, at = _empty_levels(d), 0
+    levels = _empty_levels(d)
+    at = 0
+
     for chunk in chunks:
+        # Only the last chunk may end inside a leaf: the next one would begin in the middle of it.
         size = memoryview(chunk).nbytes
         if at + size > BYTES * d or (size % LEAF_BYTES and at + size < BYTES * d):
             raise LengthError(
                 f"chunk at byte {at} has {size} bytes: d = {d} takes {BYTES * d}, in leaves of {LEAF_BYTES}"
             )
+
         if size:
             digests = levels[0][at // LEAF_BYTES : -(-(at + size) // LEAF_BYTES)]
             in_parallel(_leaf_hasher(np.frombuffer(chunk, ">u4"), digests), len(digests), _GRAIN, threads)
         at += size
+
     check_bytes(at, d)
     _climb(levels, lambda _start, _stop: None, threads)
     return _to_digest(levels[-1][0])
@@ -210,7 +215,8 @@ def _leaf_hasher(u: Vector, digests: NDArray[np.uint32]) -> Callable[[int, int],
     """What writes the digests of leaves start..stop of u, the last one padded."""
     is_foreign = check_vector(u).dtype != np.uint32
     words = np.require(u.view(np.uint32), requirements=["C", "A"])
-    kernels, whole = _kernels(), u.size // LEAF_PARAMETERS
+    kernels = _kernels()
+    whole = u.size // LEAF_PARAMETERS
 
     def hash_leaves(start: int, stop: int) -> None:
         kernels.hash_messages(
@@ -224,7 +230,8 @@ def _leaf_hasher(u: Vector, digests: NDArray[np.uint32]) -> Callable[[int, int],
 
 def _hash_nodes(levels: Levels, level: int, start: int, stop: int) -> None:
     """Write nodes start..stop of a level from the level below, which may end without a sibling."""
-    children, nodes = levels[level - 1], levels[level]
+    children = levels[level - 1]
+    nodes = levels[level]
     pairs = len(children) // 2
     _kernels().hash_messages(
         children.reshape(-1), 2 * _DIGEST_WORDS, _NODE_PREFIX, False, start, min(stop, pairs), nodes

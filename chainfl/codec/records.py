@@ -4,8 +4,7 @@ A record is a frozen dataclass whose `SHAPE` says, field by field, what is allow
 through it, so nothing can be written that would not be read. docs/schemas/records.md lists the fields.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -14,10 +13,26 @@ from typing import Any, ClassVar, Self
 from chainfl.codec import cbor
 from chainfl.codec.cbor import Value
 from chainfl.codec.cid import Cid, Codec
+from chainfl.codec.shapes import (
+    ADDRESS,
+    NODE,
+    ROOT,
+    UINT64,
+    UINT64_MAX,
+    Shapes,
+    boolean,
+    exactly,
+    integer,
+    kind_of,
+    link,
+    many,
+    name,
+    nullable,
+    octets,
+    text,
+)
 from chainfl.errors import RecordError
 
-ADDRESS_BYTES = 20
-ROOT_BYTES = 32
 PARAMETER_BYTES = 4
 CHUNK_BYTES = 1 << 20
 TOTAL_SHARES = 1 << 31
@@ -26,128 +41,6 @@ MAX_UPDATES = 128
 MAX_PARAMETERS = (1 << 32) - 1
 MAX_SCALE = 31
 MAX_SCORE_BYTES = 8 + 16 * MAX_UPDATES
-UINT64_MAX = (1 << 64) - 1
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}(:[a-z0-9._-]+=[a-z0-9._-]+(,[a-z0-9._-]+=[a-z0-9._-]+)*)?")
-_MAX_NAME = 256
-
-Shape = Callable[[Value, str], Any]
-Shapes = Mapping[str, Shape]
-
-
-# Shapes of single values: each takes a decoded value and its path, and returns what the dataclass holds.
-
-
-def integer(low: int, high: int) -> Shape:
-    """An integer from `low` to `high`, both allowed."""
-
-    def read(value: Value, path: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise RecordError(f"{path}: expected an integer, found {_kind(value)}")
-        if not low <= value <= high:
-            raise RecordError(f"{path}: {value} is not within {low} … {high}")
-        return value
-
-    return read
-
-
-def octets(least: int, most: int | None = None) -> Shape:
-    """A byte string of exactly `least` bytes, or of `least` to `most`."""
-    highest = least if most is None else most
-    allowed = f"{least}" if most is None else f"{least} to {most}"
-
-    def read(value: Value, path: str) -> bytes:
-        if not isinstance(value, bytes):
-            raise RecordError(f"{path}: expected {allowed} bytes, found {_kind(value)}")
-        if not least <= len(value) <= highest:
-            raise RecordError(f"{path}: expected {allowed} bytes, found {len(value)}")
-        return value
-
-    return read
-
-
-def boolean(value: Value, path: str) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise RecordError(f"{path}: expected true or false, found {_kind(value)}")
-    return value
-
-
-def text(value: Value, path: str) -> str:
-    """Free text: 1 to 256 characters."""
-    if not isinstance(value, str):
-        raise RecordError(f"{path}: expected text, found {_kind(value)}")
-    if not 1 <= len(value) <= _MAX_NAME:
-        raise RecordError(f"{path}: expected 1 to {_MAX_NAME} characters, found {len(value)}")
-    return value
-
-
-def name(value: Value, path: str) -> str:
-    """A name with parameters, as in `mnist-cnn` or `fedrob:b=2,alpha=0.88`."""
-    word = text(value, path)
-    if not _NAME.fullmatch(word):
-        raise RecordError(f"{path}: {word!r} is not a name like mnist-cnn or fedrob:b=2,alpha=0.88")
-    return word
-
-
-def exactly(word: str) -> Shape:
-    """This one text."""
-
-    def read(value: Value, path: str) -> str:
-        if value != word:
-            raise RecordError(f"{path}: expected {word!r}, found {value!r:.80}")
-        return word
-
-    return read
-
-
-def link(codec: Codec) -> Shape:
-    """A CID of raw bytes, or of a record."""
-
-    def read(value: Value, path: str) -> Cid:
-        if not isinstance(value, Cid):
-            raise RecordError(f"{path}: expected a CID, found {_kind(value)}")
-        if value.codec is not codec:
-            raise RecordError(f"{path}: expected a CID of codec {codec:#x}, found {value.codec:#x}")
-        return value
-
-    return read
-
-
-def nullable(shape: Shape) -> Shape:
-    """The shape, or null."""
-    return lambda value, path: None if value is None else shape(value, path)
-
-
-def many(shape: Shape, least: int = 0, most: int | None = None) -> Shape:
-    """A list of `least` to `most` values of one shape."""
-    allowed = f"at least {least}" if most is None else f"{least} to {most}"
-
-    def read(value: Value, path: str) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise RecordError(f"{path}: expected a list, found {_kind(value)}")
-        if len(value) < least or (most is not None and len(value) > most):
-            raise RecordError(f"{path}: expected {allowed} entries, found {len(value)}")
-        return tuple(shape(item, f"{path}/{index}") for index, item in enumerate(value))
-
-    return read
-
-
-ADDRESS, ROOT, UINT64 = octets(ADDRESS_BYTES), octets(ROOT_BYTES), integer(0, UINT64_MAX)
-NODE = link(Codec.DAG_CBOR)
-
-
-def _kind(value: Value) -> str:
-    words = {
-        type(None): "null",
-        bool: "a boolean",
-        int: "an integer",
-        bytes: "bytes",
-        str: "text",
-        Cid: "a CID",
-    }
-    words |= {dict: "a map", list: "a list"}
-    return words.get(type(value), f"a {type(value).__name__}")
 
 
 class Entry:
@@ -165,7 +58,7 @@ class Entry:
             RecordError: a field is unknown, missing, of the wrong type or out of range; names its path.
         """
         if not isinstance(value, Mapping):
-            raise RecordError(f"{path or 'record'}: expected a map, found {_kind(value)}")
+            raise RecordError(f"{path or 'record'}: expected a map, found {kind_of(value)}")
         for field in value:
             if field not in cls.SHAPE:
                 raise RecordError(f"{path}/{field:.80}: unknown field; known are {', '.join(cls.SHAPE)}")
@@ -251,7 +144,7 @@ class Tensor(Entry):
     def read(cls, value: Value, path: str) -> Self:
         """The tensor that this pair describes."""
         if not isinstance(value, (list, tuple)) or len(value) != 2:
-            raise RecordError(f"{path}: expected [name, shape], found {_kind(value)}")
+            raise RecordError(f"{path}: expected [name, shape], found {kind_of(value)}")
         return cls(cls.SHAPE["name"](value[0], f"{path}/0"), cls.SHAPE["shape"](value[1], f"{path}/1"))
 
     def plain(self) -> Value:
@@ -365,7 +258,7 @@ class Update(Entry):
 
 @dataclass(frozen=True, slots=True)
 class Attestation(Entry):
-    """One validator's word on a proposal: it attests or it objects."""
+    """One validator's vote on a proposal: it attests or it objects."""
 
     validator: bytes
     attest: bool
@@ -424,16 +317,20 @@ class BlockNode(Record):
         )
         _refuse_repeats(tuple(update.worker for update in self.updates), f"{path}/updates", "worker")
         _refuse_repeats(tuple(a.validator for a in self.attestations), f"{path}/attestations", "validator")
+
         if len(self.scores) != len(self.committee):
             raise RecordError(f"{path}/scores: {len(self.scores)} for a committee of {len(self.committee)}")
         if len(self.shares) > 1 + len(self.updates):
             raise RecordError(
                 f"{path}/shares: {len(self.shares)} for the head and {len(self.updates)} updates"
             )
+
         if sum(self.shares) != TOTAL_SHARES:
             raise RecordError(f"{path}/shares: their sum is {sum(self.shares)}, not 2^31")
+
         if self.prev is None and self.attestations:
             raise RecordError(f"{path}/attestations: the first block has no predecessor to attest")
+
         for index, (earlier, later) in enumerate(pairwise((*self.voids, self.round))):
             if earlier >= later:
                 raise RecordError(f"{path}/voids/{index}: round {earlier} is not before round {later}")
@@ -458,6 +355,10 @@ class Manifest(Record):
     s: int
     layout: Layout
     kind: str = "chainfl/manifest/1"
+    admission: Cid | None = None
+    """The list of who may join, where there is one."""
+
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"admission"})
 
     SHAPE: ClassVar[Shapes] = {
         "kind": exactly("chainfl/manifest/1"),
@@ -472,4 +373,5 @@ class Manifest(Record):
         "score_samples": integer(1, (1 << 32) - 1),
         "s": integer(0, MAX_SCALE),
         "layout": Layout.read,
+        "admission": NODE,
     }

@@ -99,6 +99,7 @@ def items(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         RlpError: the stream ends within a value, or a value is longer than `max_bytes`.
     """
     held, offset = b"", 0
+
     for chunk in chunks:
         held += chunk
         at = 0
@@ -110,6 +111,7 @@ def items(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
                 break
             yield held[at : at + needed]
             at += needed
+
         held, offset = held[at:], offset + at
     if held:
         _refuse(offset, "the stream ends within a value")
@@ -141,15 +143,18 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
         _refuse(at, "the value ends early")
     if depth > MAX_DEPTH:
         _refuse(at, f"nested more than {MAX_DEPTH} deep")
+
     first = data[at]
     if first < _STRING:
         return data[at : at + 1], at + 1
+
     base = _LIST if first >= _LIST else _STRING
     start, stop = _extent(data, at, end, base)
     if base == _STRING:
         if stop - start == 1 and data[start] < _STRING:
             _refuse(at, "a single byte is not in its shortest form")
         return data[start:stop], stop
+
     found: list[Value] = []
     while start < stop:
         value, start = _value(data, start, stop, depth + 1)

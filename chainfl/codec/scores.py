@@ -96,7 +96,8 @@ def decode_scores(kind: ScoreKind, data: bytes, updates: int) -> Scores:
         raise ScoresLengthError(
             f"scores: {len(data)} bytes; {updates} updates of kind {kind.name} take {expected}"
         )
-    head, rest = int.from_bytes(data[:_HEAD_BYTES], "big"), data[_HEAD_BYTES:]
+    head = int.from_bytes(data[:_HEAD_BYTES], "big")
+    rest = data[_HEAD_BYTES:]
     if kind is ScoreKind.VOUCH:
         return Scores(head, _decode_bits(rest, updates))
     width = kind.value // 8

@@ -41,17 +41,21 @@ def look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
 
 
 def _look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
-    nodes, path = iter(proof), _nibbles(key)
+    nodes = iter(proof)
+    path = _nibbles(key)
     reference: rlp.Value = expected_root
     while True:
         node = _node(reference, nodes)
         shared, is_last = (b"", not path) if len(node) == 17 else _unpack(rlp.as_bytes(node[0]))
         if path[: len(shared)] != shared or (is_last and path != shared):
             raise ProofError("the trie holds nothing under the key")
+
         path = path[len(shared) :]
         if is_last:
             break
         reference, path = (node[path[0]], path[1:]) if len(node) == 17 else (node[1], path)
+
+    # A proof with spare nodes could have many forms; one is enough.
     if next(nodes, None) is not None:
         raise ProofError("the proof has more nodes than lead to its key")
     value = rlp.as_bytes(node[-1])
@@ -80,17 +84,22 @@ def _node(reference: rlp.Value, nodes: Iterator[bytes]) -> Sequence[rlp.Value]:
 
 def _build(entries: Sequence[Entry], depth: int) -> rlp.Value:
     """The node that holds these entries, which agree in their first `depth` nibbles."""
-    first, last = entries[0][0], entries[-1][0]
+    first = entries[0][0]
+    last = entries[-1][0]
+
     if len(entries) == 1:
         return [_pack(first[depth:], True), entries[0][1]]
+
     shared = depth
     while shared < len(first) and first[shared] == last[shared]:
         shared += 1
     if shared > depth:
         return [_pack(first[depth:shared], False), _refer(_build(entries, shared))]
+
     value = b""
     if len(first) == depth:
         value, entries = entries[0][1], entries[1:]
+
     below: list[rlp.Value] = [b""] * 16
     for nibble, group in groupby(entries, lambda entry: entry[0][depth]):
         below[nibble] = _refer(_build(list(group), depth + 1))
@@ -118,7 +127,8 @@ def _unpack(data: bytes) -> tuple[bytes, bool]:
     nibbles = _nibbles(data)
     if not nibbles or nibbles[0] > 3:
         raise ProofError("a path in the proof is malformed")
-    path, is_leaf = nibbles[1 if nibbles[0] & 1 else 2 :], nibbles[0] >= 2
+    path = nibbles[1 if nibbles[0] & 1 else 2 :]
+    is_leaf = nibbles[0] >= 2
     if _pack(path, is_leaf) != data or not (path or is_leaf):
         raise ProofError("a path in the proof is malformed")
     return path, is_leaf

@@ -30,9 +30,11 @@ def encode(x: ArrayLike, s: int, *, out: Vector | None = None, threads: int | No
     Raises:
         ParameterRangeError: a value is NaN, infinite, or rounds outside -2^31 .. 2^31 - 1.
     """
-    x_D, scale = _as_floats(x), 2.0 ** check_scale(s)
+    x_D = _as_floats(x)
+    scale = 2.0 ** check_scale(s)
     u_D = _output(out, x_D.size, np.dtype(np.uint32))
-    kernels, fit = _kernels(), list[bool]()
+    kernels = _kernels()
+    fit = list[bool]()
     in_parallel(
         lambda a, b: fit.append(kernels.fits(x_D, scale, float(BIAS), a, b)), x_D.size, _GRAIN, threads
     )
@@ -55,7 +57,8 @@ def decode(
     kind = np.dtype(dtype) if out is None else out.dtype
     if kind not in (np.float32, np.float64):
         raise InputError(f"cannot decode to {kind}: take float32 or float64")
-    u_D, step = as_vector(u), 2.0 ** -check_scale(s)
+    u_D = as_vector(u)
+    step = 2.0 ** -check_scale(s)
     x_D = _output(out, u_D.size, kind)
     kernels = _kernels()
     in_parallel(lambda a, b: kernels.decode(u_D, step, a, b, x_D), u_D.size, _GRAIN, threads)

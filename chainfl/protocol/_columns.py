@@ -152,10 +152,13 @@ def _weigh_ranks(addresses, foreign, heads, network, shares, start, stop, out): 
     width = max(32, _RANK_BYTES // (4 * count) // 32 * 32)
     rows = np.empty((count, width), np.uint32)
     totals = np.empty(width, np.uint64)
+
+    # A block of columns stays in the cache while all comparators of the network pass over it.
     for at in range(start, stop, width):
         size = min(width, stop - at)
         for k in range(count):
             _load(addresses[k], foreign[k], at, rows[k, :size])
+
         for c in range(len(network)):
             low, high = rows[heads + network[c, 0], :size], rows[heads + network[c, 1], :size]
             if network[c, 2] == BOTH:
@@ -168,6 +171,7 @@ def _weigh_ranks(addresses, foreign, heads, network, shares, start, stop, out): 
             elif network[c, 2] == HIGH:
                 for i in range(size):
                     high[i] = max(low[i], high[i])
+
         total = totals[:size]
         total[:] = 0
         for k in range(count):
@@ -217,6 +221,7 @@ def _squared_distances(addresses, foreign, pairs, start, stop, low, high):  # ty
         size = min(_DISTANCE_BLOCK, stop - at)
         for k in range(addresses.size):
             _load(addresses[k], foreign[k], at, rows[k, :size])
+
         is_near = _is_near(rows, size)
         for p in range(len(pairs)):
             a, b = rows[pairs[p, 0], :size], rows[pairs[p, 1], :size]

@@ -8,6 +8,7 @@ from chainfl.protocol import errors, events
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.guards import acting, enter, expect_attempt, expect_phase, expect_round
+from chainfl.protocol.operators import acts_for
 from chainfl.protocol.proof import Evidence, check_evidence
 from chainfl.protocol.proposers import next_proposer
 from chainfl.protocol.state import (
@@ -192,7 +193,8 @@ def prove(
         raise errors.NoLieError(expected)
 
     note = finder_note(task.chain_id, task.address, round_number, attempt, position, call.sender, salt)
-    finder = call.sender if task.notes.get(note, call.block_number) < call.block_number else None
+    is_noted = task.notes.get(note, call.block_number) < call.block_number
+    finder = acts_for(task, call.sender) if is_noted else None
     task.events.append(events.LieProven(round_number, attempt, position, expected, found, call.sender))
     guilty = [round_.proposer, *(id_ for id_ in round_.committee if round_.votes.get(id_, False))]
     for id_ in guilty:

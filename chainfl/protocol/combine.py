@@ -43,7 +43,6 @@ class Readable(Protocol):
 Input: TypeAlias = Vector | Readable
 Rows: TypeAlias = list[NDArray[np.uint32]]
 Work: TypeAlias = Callable[[int, int], None]
-Kept: TypeAlias = Callable[[int], range]
 
 
 def combine(
@@ -124,36 +123,6 @@ def _whole_share(index: int, share: int) -> int:
     if whole < 0:
         raise SharesError(f"share p_{index} is {whole}: shares are not negative")
     return whole
-
-
-def spread(kept: range, amount: int, count: int | None = None) -> tuple[int, ...]:
-    """Shares of ranks 0..count-1: equal on the kept ones, the division's remainder on the lowest of them."""
-    count = kept.stop if count is None else count
-    if not kept or kept.start < 0 or kept.stop > count:
-        raise InputError(f"ranks {kept.start}..{kept.stop - 1} cannot be kept of {count}: too few updates")
-    each, rest = divmod(amount, len(kept))
-    return tuple(each * (rank in kept) + rest * (rank == kept.start) for rank in range(count))
-
-
-def rank_shares(kept: Kept, updates: int, head_share: int = 0) -> tuple[int, ...]:
-    """p_0 and the shares on ranks of a coordinate-wise rule, as `combine_ranks` takes them."""
-    return (head_share, *spread(kept(updates), TOTAL - head_share, updates))
-
-
-def middle(updates: int) -> range:
-    """The median's ranks: the middle one, or the middle two."""
-    return range((updates - 1) // 2, updates // 2 + 1)
-
-
-def trimmed(b: int) -> Kept:
-    """The trimmed mean's ranks: all but the b lowest and the b highest."""
-
-    def kept(updates: int) -> range:
-        if not 0 <= 2 * b < updates:
-            raise InputError(f"trimming b = {b} at each end needs {2 * b + 1} updates, not {updates}")
-        return range(b, updates - b)
-
-    return kept
 
 
 def squared_distances(

@@ -11,16 +11,19 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from chainfl.errors import ChainflError, LedgerLieError
-from chainfl.protocol import actions, enrolment, events, proposers, settlement
+from chainfl.protocol import actions, enrolment, events, operators, proposers, settlement
 from chainfl.protocol import round as rules
+from chainfl.protocol.admission import NO_LIST
+from chainfl.protocol.errors import WrongRevealError
 from chainfl.protocol.guards import enter
 from chainfl.protocol.proposers import loses_head
-from chainfl.protocol.state import Call, Slashed, Task
+from chainfl.protocol.shared import SharedMap
+from chainfl.protocol.state import NO_ADDRESS, Call, Slashed, Task
 from chainfl.protocol.tally import as_set, tally_of
 from chainfl.protocol.term_table import UNITS_PER_MIN_STAKE
-from chainfl.protocol.terms import needed_accounts, phase_seconds
-from chainfl.protocol.views import revealed_vectors
-from chainfl.types import Address, Id, Phase, Slash
+from chainfl.protocol.terms import phase_seconds
+from chainfl.protocol.views import has_enough, revealed_vectors
+from chainfl.types import Address, Id, Phase, Role, Slash
 
 _ANYBODY: Final = Address(b"")
 """Whoever called: events do not say who, and anyone may."""
@@ -41,6 +44,11 @@ class _Stakes:
         """The same for everybody."""
         del account, task
         return self.amount
+
+    def operator_of(self, account: Address, task: Address) -> Address:
+        """Whom somebody named is the registry's affair."""
+        del account, task
+        return NO_ADDRESS
 
     def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> Slashed:
         """Amounts are the registry's affair."""
@@ -99,22 +107,12 @@ def _same(task: Task, event: events.Event, expected: events.Event) -> None:
 
 def _expect(task: Task, event: events.Event, holds: bool, expected: str) -> None:
     if not holds:
-        raise _lie(
-            task,
-            event,
-            expected,
-            ", ".join(f"{f.name} {_plain(getattr(event, f.name))}" for f in fields(event)),
-        )
+        found = ", ".join(f"{f.name} {_plain(getattr(event, f.name))}" for f in fields(event))
+        raise _lie(task, event, expected, found)
 
 
 def _plain(value: object) -> str:
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _copy(task: Task) -> Task:
-    """Enough of a copy for one action: what the actions of a round change."""
-    round_ = task.round.draft()
-    return replace(task, round=round_, accounts=dict(task.accounts), credits={}, pays={}, events=[])
 
 
 def _in_time(task: Task, sender: Address) -> Call:
@@ -125,21 +123,31 @@ def _in_time(task: Task, sender: Address) -> Call:
 # Who takes part
 
 
+def _admitted(task: Task, event: events.Admitted) -> None:
+    # Nobody can redo the proof from events: that the list names the account is taken as told.
+    is_new = event.account not in task.accounts and event.account not in task.roles
+    has_list = task.config.admission_root != NO_LIST and event.role is not Role.NONE
+    _expect(task, event, is_new and has_list, "one who is new, in a task that has a list of who may join")
+
+
 def _enrolled(task: Task, event: events.Enrolled) -> None:
-    copy = replace(_copy(task), addresses=list(task.addresses))
-    enrolment.enrol(copy, _in_time(task, event.account), _Stakes(task.config.min_stake))
-    _same(task, event, copy.events[0])
+    role = task.roles.get(event.account, Role.NONE)
+    before = task.roles.copy()
+    before.pop(event.account, None)
+    copy = replace(task.trial(), roles=before)
+    enrolment.enrol_as(copy, _in_time(task, event.account), _Stakes(task.config.min_stake), role)
+    (expected,) = (each for each in copy.events if isinstance(each, events.Enrolled))
+    _same(task, event, expected)
 
 
 def _left(task: Task, event: events.Left) -> None:
     account = task.accounts[event.account]
-    _expect(
-        task, event, account.is_enrolled and account.id == event.id, f"one who takes part, as {account.id}"
-    )
+    is_known = account.is_enrolled and account.id == event.id
+    _expect(task, event, is_known, f"one who takes part, as {account.id}")
 
 
 def _weight_set(task: Task, event: events.WeightSet) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     account = _by_id(task, event.id)
     # The least stake that weighs as much; less than a whole minimum weighs something only in a full tree.
     least = -(-event.weight * task.config.min_stake // UNITS_PER_MIN_STAKE)
@@ -150,8 +158,18 @@ def _weight_set(task: Task, event: events.WeightSet) -> None:
 
 
 def _absent(task: Task, event: events.Absent) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     enrolment.note_absent(copy, _in_time(task, _ANYBODY), _Stakes(), event.round, [event.id])
+    _same(task, event, copy.events[0])
+
+
+def _operator_set(task: Task, event: events.OperatorSet) -> None:
+    copy = task.trial()
+    if event.operator == NO_ADDRESS:
+        operators.dismiss(copy, event.owner, event.operator)
+    else:
+        operators.accept(copy, event.operator, event.owner, event.operator)
+    _expect(task, event, bool(copy.events), "a change of the operator")
     _same(task, event, copy.events[0])
 
 
@@ -165,12 +183,11 @@ def _by_id(task: Task, id_: Id) -> Address:
 
 
 def _draw_opened(task: Task, event: events.DrawOpened) -> None:
-    _expect(task, event, event.round == task.round.number, f"round {task.round.number}")
-    _expect(
-        task, event, task.round.phase is Phase.DRAW and task.round.drawn is None, "a round before its draw"
-    )
-    _expect(task, event, event.block_number > task.round.draw_block, "a later block")
-    _expect(task, event, task.eligible >= needed_accounts(task.config), "enough participants to draw from")
+    round_ = task.round
+    _expect(task, event, event.round == round_.number, f"round {round_.number}")
+    _expect(task, event, round_.phase is Phase.DRAW and round_.drawn is None, "a round before its draw")
+    _expect(task, event, event.block_number > round_.draw_block, "a later block")
+    _expect(task, event, has_enough(task), "enough participants to draw from")
 
 
 def _election_dropped(task: Task, event: events.ElectionDropped) -> None:
@@ -180,7 +197,7 @@ def _election_dropped(task: Task, event: events.ElectionDropped) -> None:
 
 def _drawn(task: Task, event: events.Drawn) -> None:
     _expect(task, event, task.round.drawn is None, "one draw in a round")
-    copy = _copy(task)
+    copy = task.trial()
     rules.draw_seeded(copy, Call(_ANYBODY, 0, task.round.draw_block + 1), event.seed)
     _same(task, event, copy.events[0])
 
@@ -189,40 +206,48 @@ def _drawn(task: Task, event: events.Drawn) -> None:
 
 
 def _update_committed(task: Task, event: events.UpdateCommitted) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     sender = _by_id(task, event.id)
     actions.commit_update(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _update_revealed(task: Task, event: events.UpdateRevealed) -> None:
-    copy = _copy(task)
-    sender = _by_id(task, event.id)
     opened = (event.root, event.cid, event.samples, event.salt)
-    actions.reveal_update(copy, _in_time(task, sender), event.round, *opened)
+    _opened_by_one(task, event.id, lambda copy, call: actions.reveal_update(copy, call, event.round, *opened))
 
 
 def _scores_committed(task: Task, event: events.ScoresCommitted) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     sender = _by_id(task, event.id)
     actions.commit_scores(copy, _in_time(task, sender), event.round, event.commitment)
 
 
 def _scores_revealed(task: Task, event: events.ScoresRevealed) -> None:
-    copy = _copy(task)
-    sender = _by_id(task, event.id)
-    actions.reveal_scores(copy, _in_time(task, sender), event.round, event.scores, event.salt)
+    opened = (event.scores, event.salt)
+    _opened_by_one(task, event.id, lambda copy, call: actions.reveal_scores(copy, call, event.round, *opened))
+
+
+def _opened_by_one(task: Task, id_: Id, reveal: Callable[[Task, Call], None]) -> None:
+    """A commitment names its sender: the account itself or its operator; events do not say which."""
+    *others, last = operators.senders_of(task, _by_id(task, id_))
+    for sender in others:
+        try:
+            return reveal(task.trial(), _in_time(task, sender))
+        except WrongRevealError:
+            continue
+    return reveal(task.trial(), _in_time(task, last))
 
 
 def _proposed(task: Task, event: events.Proposed) -> None:
     _expect(task, event, task.round.proposal is None, "one proposal in an attempt")
-    copy = _copy(task)
+    copy = task.trial()
     sender = _by_id(task, event.id)
     posted = (event.model_root, event.block, event.shares)
     actions.propose(copy, _in_time(task, sender), event.round, event.attempt, *posted)
 
 
 def _voted(task: Task, event: events.Voted) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     sender = _by_id(task, event.id)
     proposal = task.round.posted
     named = (proposal.model_root, proposal.block, proposal.shares_digest)
@@ -238,9 +263,8 @@ def _convicted(task: Task, event: events.Convicted) -> None:
     round_ = task.round
     _expect_attempt(task, event)
     is_guilty = event.id == round_.proposer or round_.votes.get(event.id, False)
-    _expect(
-        task, event, is_guilty and event.id not in round_.convicted, "the proposer or one who attested, once"
-    )
+    is_new = event.id not in round_.convicted
+    _expect(task, event, is_guilty and is_new, "the proposer or one who attested, once")
     _expect(task, event, 0 <= event.to_escrow <= event.slashed, "no more to the escrow than was slashed")
 
 
@@ -259,12 +283,8 @@ def _expect_attempt(task: Task, event: events.LieProven | events.Convicted) -> N
 
 def _tallied(task: Task, event: events.Tallied) -> None:
     round_ = task.round
-    _expect(
-        task,
-        event,
-        round_.phase is Phase.TALLY and round_.tally is None,
-        "a round whose scores are to be tallied",
-    )
+    is_due = round_.phase is Phase.TALLY and round_.tally is None
+    _expect(task, event, is_due, "a round whose scores are to be tallied")
     decided = tally_of(task)
     included = as_set(decided.included)
     expected = events.Tallied(
@@ -304,7 +324,7 @@ def _round_ended(task: Task, event: events.RoundEnded) -> None:
 def _compare_end(task: Task, event: Ending, now: int) -> None:
     """Leave the phase as the rules do: whoever was silent, whoever is paid, and what follows must be as told."""
     round_ = task.round
-    copy = _copy(task)
+    copy = task.trial()
     begun = 0 if round_.phase is Phase.DRAW else round_.deadline - phase_seconds(task.config, round_.phase)
     _expect(task, event, now >= begun, f"a time after {begun}, when the phase began")
     _leave(copy, Call(_ANYBODY, now, task.round.draw_block + 1))
@@ -366,18 +386,14 @@ def _is_settled(task: Task) -> bool:
 def _claimed(task: Task, event: events.Claimed) -> None:
     account = task.accounts.get(event.account)
     known = {(n, account.id) for n in event.rounds} & task.claimed if account is not None else set()
-    copy = replace(
-        task,
-        credits={event.account: task.credits.get(event.account, 0)},
-        claimed=known,
-        events=[],
-    )
+    credits = SharedMap({event.account: task.credits.get(event.account, 0)})
+    copy = replace(task, credits=credits, claimed=known, events=[])
     settlement.claim(copy, Call(event.account, 0, 0), event.rounds)
     _same(task, event, copy.events[0])
 
 
 def _abandoned(task: Task, event: events.Abandoned) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     proposers.abandon(copy, _in_time(task, task.sponsor))
     _same(task, event, copy.events[0])
 
@@ -390,16 +406,18 @@ def _ended(task: Task, event: events.TaskEnded) -> None:
 
 
 def _refunded(task: Task, event: events.Refunded) -> None:
-    copy = _copy(task)
+    copy = task.trial()
     settlement.refund(copy, _in_time(task, task.sponsor))
     _same(task, event, copy.events[0])
 
 
 _REDONE: dict[type[events.Event], Callable[[Task, Any], None]] = {
+    events.Admitted: _admitted,
     events.Enrolled: _enrolled,
     events.Left: _left,
     events.WeightSet: _weight_set,
     events.Absent: _absent,
+    events.OperatorSet: _operator_set,
     events.DrawOpened: _draw_opened,
     events.ElectionDropped: _election_dropped,
     events.Drawn: _drawn,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chainfl.codec.commitments import draw_number
+from chainfl.protocol.weights import Weights
 from chainfl.types import Digest, Id
 
 
@@ -16,25 +17,25 @@ class Drawn:
     workers: tuple[Id, ...] | None
 
 
-def draw_ids(seed: Digest, weights: Sequence[tuple[Id, int]], count: int, first: int = 0) -> list[Id]:
+def draw_ids(
+    seed: Digest, weights: Weights | Sequence[tuple[Id, int]], count: int, first: int = 0
+) -> list[Id]:
     """Draw `count` ids (fewer if the stake runs out), number `first` onwards, each in proportion to the stake left.
 
     `weights` is in id order. Draw number k takes its number modulo the remaining stake and walks the ids in order.
     """
-    left = [[id_, weight] for id_, weight in weights if weight > 0]
-    remaining = sum(weight for _, weight in left)
+    left = Weights.of(weights)
+    remaining = left.total()
     drawn = []
+
     for k in range(first, first + count):
         if remaining == 0:
             break
-        point = draw_number(seed, k) % remaining
-        for index, (id_, weight) in enumerate(left):
-            if point < weight:
-                drawn.append(Id(id_))
-                remaining -= weight
-                del left[index]
-                break
-            point -= weight
+
+        id_ = left.at(draw_number(seed, k) % remaining)
+        drawn.append(id_)
+        remaining -= left.weight(id_)
+        left.set(id_, 0)
     return drawn
 
 
@@ -45,7 +46,7 @@ def by_lot(seed: Digest, ids: Sequence[Id]) -> list[Id]:
 
 def draw_roles(
     seed: Digest,
-    weights: Sequence[tuple[Id, int]],
+    weights: Weights | Sequence[tuple[Id, int]],
     committee_size: int,
     max_updates: int,
     elected: Sequence[Id] | None,
@@ -53,23 +54,25 @@ def draw_roles(
 ) -> Drawn:
     """All roles of a round.
 
-    `trains` says that the committee trains and proposes itself (CMFL); `elected` is its committee when the last round
-    elected one. Otherwise: committee, miner, two backups; the backups also work. Workers are drawn only when more
-    accounts are left than `max_updates` allows.
+    `trains` says that the committee trains and proposes itself (CMFL). `elected` is the committee where none is drawn:
+    what the last round elected, or the sponsor appointed. Otherwise: committee, miner, two backups; the backups also
+    work. Workers are drawn only when more accounts are left than `max_updates` allows.
     """
-    fixed = list(elected) if elected is not None else draw_ids(seed, weights, committee_size)
+    all_ = Weights.of(weights)
+    fixed = list(elected) if elected is not None else draw_ids(seed, all_, committee_size)
     used = 0 if elected is not None else len(fixed)
+
     if trains:
         taken = list(fixed)
         proposers = by_lot(seed, fixed)
         room = max_updates
     else:
-        rest = [(id_, weight) for id_, weight in weights if id_ not in set(fixed)]
-        proposers = draw_ids(seed, rest, 1 + min(2, max_updates), used)
+        proposers = draw_ids(seed, all_.without(fixed), 1 + min(2, max_updates), used)
         used += len(proposers)
         taken = fixed + proposers
         room = max_updates - (len(proposers) - 1)
-    others = [(id_, weight) for id_, weight in weights if weight > 0 and id_ not in set(taken)]
-    if len(others) <= room:
+
+    others = all_.without(taken)
+    if others.staked <= room:
         return Drawn(tuple(fixed), tuple(proposers), None)
     return Drawn(tuple(fixed), tuple(proposers), tuple(draw_ids(seed, others, room, used)))

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from chainfl.protocol import errors, events
+from chainfl.protocol import errors, events, operators
+from chainfl.protocol.admission import NO_LIST, Admission, is_listed
 from chainfl.protocol.guards import expect_round, expect_running
 from chainfl.protocol.state import Account, Call, Stakes, Task
-from chainfl.protocol.terms import MAX_WEIGHT, needed_accounts, weight_of
-from chainfl.protocol.views import trains
-from chainfl.types import Address, Id, Phase
+from chainfl.protocol.terms import MAX_WEIGHT, weight_of
+from chainfl.protocol.views import has_enough, internals, trains
+from chainfl.types import Address, Id, Phase, Role
 
 MOST_MISSED = 3
 """Noted as absent this often in a row, an account is out of the draw until it enrols again."""
@@ -16,41 +17,94 @@ MOST_MISSED = 3
 
 def enrol(task: Task, call: Call, stakes: Stakes) -> None:
     """Take part from the next draw on."""
-    _take_part(task, call, stakes)
-    _apply_or_queue(task, call, call.sender, stakes)
+    enrol_as(task, call, stakes, Role.NONE)
+
+
+def enrol_as(task: Task, call: Call, stakes: Stakes, role: Role) -> None:
+    """Take part in this role, which was shown to be the list's; none: it needs no showing."""
+    _enrol(task, call, call.sender, stakes, role)
+
+
+def enrol_for(task: Task, call: Call, stakes: Stakes, owner: Address, role: Role = Role.NONE) -> None:
+    """Accept to act for an owner who named the sender, from the next draw on; the owner takes part, if not yet."""
+    expect_running(task)
+
+    is_new = operators.accept(task, call.sender, owner, stakes.operator_of(owner, task.address))
+    account = task.accounts.get(owner)
+    if not is_new or account is None or not account.is_enrolled:
+        _enrol(task, call, owner, stakes, role)
+
+
+def enrol_admitted(task: Task, call: Call, stakes: Stakes, owner: Address, admission: Admission) -> None:
+    """Take part, or accept to act for an owner, in a task that has a list of who may join."""
+    if not is_listed(task.config.admission_root, owner, admission):
+        raise errors.NotAdmittedError(owner)
+
+    if owner == call.sender:
+        enrol_as(task, call, stakes, admission.role)
+    else:
+        enrol_for(task, call, stakes, owner, admission.role)
+
+
+def operator_named(task: Task, owner: Address, operator: Address) -> None:
+    """The registry tells that an owner of stake named an operator, or none."""
+    operators.dismiss(task, owner, operator)
+
+
+def _enrol(task: Task, call: Call, who: Address, stakes: Stakes, role: Role) -> None:
+    """`role`: as what the list admits it, if that was shown in this call."""
+    _take_part(task, who, stakes, role)
+    _apply_or_queue(task, call, who, stakes)
 
 
 def enrol_all(task: Task, calls: Sequence[Call], stakes: Stakes) -> None:
     """Enrol many before the first draw opens, which waits for the last of them. Only simulations do this."""
     for call in calls:
-        _take_part(task, call, stakes)
+        _take_part(task, call.sender, stakes)
         set_weight(task, call.sender, stakes)
     open_if_enough(task, calls[-1])
 
 
-def _take_part(task: Task, call: Call, stakes: Stakes) -> None:
+def _take_part(task: Task, who: Address, stakes: Stakes, role: Role = Role.NONE) -> None:
     expect_running(task)
-    account = task.accounts.get(call.sender)
+    account = task.accounts.get(who)
     if account is not None and account.is_enrolled:
         raise errors.AlreadyEnrolledError()
-    stake = stakes.stake_of(call.sender, task.address)
+    if account is None:
+        operators.expect_free(task, who, who)
+        if role is Role.NONE and task.config.admission_root != NO_LIST:
+            raise errors.NotAdmittedError(who)
+    stake = stakes.stake_of(who, task.address)
     if stake < task.config.min_stake:
         raise errors.StakeTooLowError(stake, task.config.min_stake)
 
     if account is None:
-        task.addresses.append(call.sender)
-        account = Account(Id(len(task.addresses)), call.sender, True, 0, 0)
-    task.accounts[call.sender] = replace(account, is_enrolled=True)
-    task.events.append(events.Enrolled(account.id, call.sender))
+        if role is Role.INTERNAL:
+            _expect_seat(task)
+        task.addresses.append(who)
+        if role is not Role.NONE:
+            task.roles[who] = role
+            task.events.append(events.Admitted(who, role))
+        account = Account(Id(len(task.addresses)), who, True, 0, 0)
+    task.accounts[who] = replace(account, is_enrolled=True)
+    task.events.append(events.Enrolled(account.id, who))
+
+
+def _expect_seat(task: Task) -> None:
+    """An appointed committee has room for one more, or a round could not be tallied."""
+    limit = task.config.committee_size
+    if task.config.is_appointed and len(internals(task)) >= limit:
+        raise errors.TooManyInternalsError(limit)
 
 
 def leave(task: Task, call: Call, stakes: Stakes) -> None:
     """Take no part in later draws. The stake stays locked while a round needs it."""
-    account = _enrolled(task, call.sender)
+    who = operators.acts_for(task, call.sender)
+    account = _enrolled(task, who)
 
-    task.accounts[call.sender] = replace(account, is_enrolled=False)
-    task.events.append(events.Left(account.id, call.sender))
-    _apply_or_queue(task, call, call.sender, stakes)
+    task.accounts[who] = replace(account, is_enrolled=False)
+    task.events.append(events.Left(account.id, who))
+    _apply_or_queue(task, call, who, stakes)
 
 
 def apply_change(task: Task, call: Call, stakes: Stakes, address: Address) -> None:
@@ -194,5 +248,5 @@ def _drop_old_election(task: Task, call: Call) -> None:
 
 def open_if_enough(task: Task, call: Call) -> None:
     """Open the draw of a round that has enough staked accounts."""
-    if task.eligible >= needed_accounts(task.config):
+    if has_enough(task):
         open_draw(task, call)

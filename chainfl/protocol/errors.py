@@ -66,6 +66,30 @@ class NotEnrolledError(RuleError):
     text = "the account is not enrolled"
 
 
+class NotOperatorError(RuleError):
+    """The owner has not named the sender as its operator in this task."""
+
+    text = "the owner of the stake has not named this key as its operator in this task (`chainfl stake operator set`)"
+
+
+class OperatorInUseError(RuleError):
+    """The key acts for another owner, or is a participant itself."""
+
+    text = "the key acts for another stake in this task, or takes part itself: use another key"
+
+
+class NotAdmittedError(RuleError):
+    """The list of who may join does not name the account in this role, or no proof was given."""
+
+    text = "the task has a list of who may join, and the account is not shown to be on it in this role"
+
+
+class TooManyInternalsError(RuleError):
+    """As many internals have enrolled as an appointed committee may have."""
+
+    text = "{0} internals have enrolled, as many as this task's committee may have"
+
+
 class AlreadyEnrolledError(RuleError):
     """The account is enrolled."""
 

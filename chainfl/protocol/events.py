@@ -5,7 +5,7 @@ The events rebuild the whole state; the audit, the index and the traces read not
 
 from dataclasses import dataclass, fields
 
-from chainfl.types import Address, Digest, Id, Outcome, Phase, Slash
+from chainfl.types import Address, Digest, Id, Outcome, Phase, Role, Slash
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,14 @@ class Event:
     def values(self) -> tuple[object, ...]:
         """The values in the contract's order."""
         return tuple(getattr(self, field.name) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted(Event):
+    """The list of who may join names this account; it enrols for the first time in the same call."""
+
+    account: Address
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,15 @@ class WeightSet(Event):
     id: Id
     weight: int
     active_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSet(Event):
+    """From this round on the operator acts for the owner; the zero address: nobody but the owner itself."""
+
+    owner: Address
+    operator: Address
+    from_round: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +352,15 @@ class Released(Event):
     account: Address
     request: int
     amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNamed(Event):
+    """The account lets this key act for it in the task, once it has accepted; the zero address: nobody."""
+
+    task: Address
+    account: Address
+    operator: Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from chainfl.protocol import cross_check, events
 from chainfl.protocol import draw as drawing
 from chainfl.protocol.actions import forget_absence
 from chainfl.protocol.enrolment import MOST_MISSED
+from chainfl.protocol.operators import set_operator
 from chainfl.protocol.proposers import begin_next, drop_head, hand_over, loses_head, remember
 from chainfl.protocol.round import set_order
 from chainfl.protocol.settlement import worker_pay
@@ -36,6 +37,10 @@ def take(task: Task, event: events.Event, block_number: int) -> None:
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(task, event, block_number)
+
+
+def _admitted(task: Task, event: events.Admitted, _: int) -> None:
+    task.roles[event.account] = event.role
 
 
 def _enrolled(task: Task, event: events.Enrolled, _: int) -> None:
@@ -63,6 +68,10 @@ def _weight_set(task: Task, event: events.WeightSet, _: int) -> None:
     task.accounts[account.address] = replace(account, weight=event.weight, active_from=event.active_from)
 
 
+def _operator_set(task: Task, event: events.OperatorSet, _: int) -> None:
+    set_operator(task, event.owner, event.operator, event.from_round)
+
+
 def _draw_opened(task: Task, event: events.DrawOpened, _: int) -> None:
     task.round.draw_block = event.block_number
 
@@ -81,7 +90,7 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
     round_ = task.round
     round_.phase, round_.deadline = event.phase, event.deadline
     if event.phase is Phase.SCORE:
-        set_order(round_)
+        set_order(task)
     if event.phase is Phase.PROPOSE:
         hand_over(round_)
         if task.elected is not None and event.attempt == 1:
@@ -188,10 +197,12 @@ def _refunded(task: Task, event: events.Refunded, _: int) -> None:
 
 
 _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {
+    events.Admitted: _admitted,
     events.Enrolled: _enrolled,
     events.Left: _left,
     events.WeightSet: _weight_set,
     events.Absent: _absent,
+    events.OperatorSet: _operator_set,
     events.DrawOpened: _draw_opened,
     events.ElectionDropped: _election_dropped,
     events.Drawn: _drawn,

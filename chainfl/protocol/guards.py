@@ -1,6 +1,6 @@
 """Places and times: what must hold before an action counts, and how a phase is entered (docs/protocol.md 5)."""
 
-from chainfl.protocol import errors, events
+from chainfl.protocol import errors, events, operators
 from chainfl.protocol.state import Account, Call, Task
 from chainfl.protocol.terms import phase_seconds
 from chainfl.protocol.views import is_over
@@ -38,12 +38,12 @@ def expect_over(task: Task, call: Call) -> None:
 
 
 def acting(task: Task, call: Call, round_number: int, phase: Phase) -> Account:
-    """The account of a participant who acts in time, in the phase it means."""
+    """The account of a participant who acts in time, in the phase it means, or lets its operator."""
     expect_round(task, round_number)
     expect_phase(task, phase)
     if call.now >= task.round.deadline:
         raise errors.PhaseOverError(task.round.deadline)
-    account = task.accounts.get(call.sender)
+    account = task.accounts.get(operators.acts_for(task, call.sender))
     if account is None:
         raise errors.NotEnrolledError()
     return account

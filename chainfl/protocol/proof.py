@@ -60,17 +60,21 @@ def check_evidence(claim: Claim, position: int, evidence: Evidence) -> tuple[int
     if not 0 <= position < LEAF_PARAMETERS << claim.depth:
         raise BadPositionError(position)
     found = _value(claim.root, claim, position, evidence.aggregate)
+
+    # Padding beyond the last parameter is zero whatever the updates hold, so it needs no other leaf.
     if position >= claim.dimension:
         if evidence.head is not None or evidence.updates:
             raise BadProofError()
         return ZERO, found
     if (evidence.head is None) != (claim.head_share == 0) or len(evidence.updates) != len(claim.parts):
         raise BadProofError()
+
     head = _value(claim.head_root, claim, position, evidence.head) if evidence.head is not None else 0
     values = [
         _value(root, claim, position, leaf)
         for (root, _), leaf in zip(claim.parts, evidence.updates, strict=True)
     ]
+
     if claim.rank_shares is None:
         weighed = sum(share * value for (_, share), value in zip(claim.parts, values, strict=True))
     else:

@@ -27,9 +27,9 @@ from chainfl.protocol.enrolment import open_draw
 from chainfl.protocol.guards import enter, expect_over, expect_phase, expect_round
 from chainfl.protocol.proposers import drop_head, end_round, end_void, loses_head, next_proposer
 from chainfl.protocol.settlement import pay_caller, punish
-from chainfl.protocol.state import Call, Round, Stakes, Task
+from chainfl.protocol.state import Call, Stakes, Task
 from chainfl.protocol.tally import as_set, is_target_reached, tally_of
-from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, voters
+from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, staked_internals, voters
 from chainfl.types import Digest, Outcome, Phase, Slash
 
 # Draw
@@ -100,10 +100,16 @@ def draw_seeded(task: Task, call: Call, seed: Digest) -> None:
 def draw_for(task: Task, seed: Digest) -> drawing.Drawn:
     """The roles that this seed gives: by stake, and for rules that elect, with the committee that was elected."""
     config = task.config
-    weights = [(task.accounts[a].id, task.accounts[a].weight) for a in task.addresses]
+    size = config.committee_size
+    weights = task.accounts.weights
+    if config.is_appointed:
+        members = staked_internals(task)
+        room = config.max_updates - (len(members) if config.internals_train else 0)
+        return drawing.draw_roles(seed, weights, size, room, members, trains=False)
+
     elects = config.rule.is_elected
     elected = task.elected if elects else None
-    return drawing.draw_roles(seed, weights, config.committee_size, config.max_updates, elected, elects)
+    return drawing.draw_roles(seed, weights, size, config.max_updates, elected, elects)
 
 
 # Train to Score, and whatever else ends without data of its own
@@ -130,7 +136,8 @@ def advance(task: Task, call: Call, stakes: Stakes, round_number: int) -> None:
 def _leave_train(task: Task, call: Call) -> None:
     round_ = task.round
     expect_over(task, call)
-    workers = sum(id_ not in round_.committee for id_ in round_.updates)
+    left_out = () if task.config.internals_train else round_.committee
+    workers = sum(id_ not in left_out for id_ in round_.updates)
     if workers >= task.config.min_updates:
         pay_caller(task, call)
         enter(task, call, Phase.REVEAL)
@@ -148,15 +155,17 @@ def _leave_reveal(task: Task, call: Call, stakes: Stakes) -> None:
     hidden = sorted(id_ for id_, update in round_.updates.items() if update.revealed is None)
     for id_ in hidden:
         punish(task, call, stakes, id_, Slash.NO_REVEAL)
-    set_order(round_)
+    set_order(task)
     pay_caller(task, call)
     enter(task, call, Phase.SCORE)
 
 
-def set_order(round_: Round) -> None:
-    """Give the revealed updates their index: by enrolment id, the committee's own left out."""
+def set_order(task: Task) -> None:
+    """Give the revealed updates their index: by enrolment id, an electing committee's own left out."""
+    round_ = task.round
+    left_out = () if task.config.internals_train else round_.committee
     shown = (id_ for id_, update in sorted(round_.updates.items()) if update.revealed is not None)
-    round_.order = tuple(id_ for id_ in shown if id_ not in round_.committee)
+    round_.order = tuple(id_ for id_ in shown if id_ not in left_out)
 
 
 def _leave_score(task: Task, call: Call, stakes: Stakes) -> None:

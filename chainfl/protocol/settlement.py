@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from chainfl.protocol import errors, events, rewards
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
+from chainfl.protocol.operators import acts_for
 from chainfl.protocol.state import Call, Pay, Stakes, Tally, Task
 from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Slash
 
@@ -33,23 +34,28 @@ def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
 
 
 def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
-    """By shares where the rule gives them to updates, else equal parts over the included; the convicted get nothing.
+    """By shares where the rule gives them to updates, else equal parts over the included.
+
+    The convicted get nothing, nor does a committee that trains: the sponsor's own earn nothing by what they judge.
 
     Where too few are included to form shares, each gets what it would have got among the fewest that are enough.
     """
     round_ = task.round
     posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
     shares = posted or tallied.shares
+
+    # A share on a rank belongs to no update: those who count are paid alike.
     if shares and not task.config.rule.is_on_ranks:
         parts = shares[1:]
         whole = TOTAL - shares[0]
     else:
         parts = tuple(int(counts) for counts in tallied.included)
         whole = max(sum(parts), task.config.min_updates)
+
     paid = {
         id_: part
         for id_, part in zip(round_.order, parts, strict=True)
-        if part and id_ not in round_.convicted
+        if part and id_ not in round_.convicted and id_ not in round_.committee
     }
     return Pay(paid, whole)
 
@@ -59,9 +65,9 @@ def _committee_pay(task: Task, tallied: Tally, amount: int) -> dict[Id, int]:
     round_ = task.round
     config = task.config
     if sum(tallied.included) < config.min_updates or len(tallied.deviations) < sharing.majority(
-        config.committee_size
+        len(round_.committee)
     ):
-        return dict.fromkeys(tallied.deviations, amount // config.committee_size)
+        return dict.fromkeys(tallied.deviations, amount // len(round_.committee))
     paid = [id_ for id_ in tallied.deviations if id_ not in round_.convicted | round_.absent]
     parts = rewards.committee_pay([tallied.deviations[id_] for id_ in paid], amount)
     return dict(zip(paid, parts, strict=True))
@@ -106,8 +112,8 @@ def refund(task: Task, call: Call) -> int:
 
 
 def pay_caller(task: Task, call: Call) -> None:
-    """Whoever moves the round on earns the caller's fee."""
-    _credit(task, call.sender, task.config.caller_fee)
+    """Whoever moves the round on earns the caller's fee; an operator earns it for its owner."""
+    _credit(task, acts_for(task, call.sender), task.config.caller_fee)
 
 
 def punish(task: Task, call: Call, stakes: Stakes, id_: Id, kind: Slash) -> None:

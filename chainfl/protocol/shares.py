@@ -75,14 +75,21 @@ def is_withheld(vouches: Sequence[bool], members: int) -> bool:
 
 
 def included(
-    vouches_RC: Sequence[Sequence[bool]], roots_R: Sequence[bytes], head_root: bytes, config: TaskConfig
+    vouches_RC: Sequence[Sequence[bool]],
+    roots_R: Sequence[bytes],
+    head_root: bytes,
+    config: TaskConfig,
+    seats_R: Sequence[int] | None = None,
 ) -> list[bool]:
-    """Which updates count: a majority of the committee vouches and, with `unique_roots`, the root is new."""
-    needed = majority(config.committee_size)
+    """Which updates count: a majority of those who judge it vouches and, with `unique_roots`, the root is new.
+
+    `seats_R` says how many judge each update, where that is not the whole committee.
+    """
+    seats = seats_R or [config.committee_size] * len(roots_R)
     seen = {head_root}
     answer = []
-    for vouches, root in zip(vouches_RC, roots_R, strict=True):
-        counts = sum(vouches) >= needed and not (config.unique_roots and root in seen)
+    for vouches, root, judges in zip(vouches_RC, roots_R, seats, strict=True):
+        counts = sum(vouches) >= majority(judges) and not (config.unique_roots and root in seen)
         if counts:
             seen.add(root)
         answer.append(counts)

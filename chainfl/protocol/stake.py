@@ -4,9 +4,10 @@ from dataclasses import dataclass, field, replace
 
 from chainfl.protocol import errors, events
 from chainfl.protocol.events import Event
+from chainfl.protocol.shared import SharedMap
+from chainfl.protocol.state import NO_ADDRESS
 from chainfl.types import WAD, Address, Slash
 
-NO_ADDRESS = Address(bytes(20))
 _WORTHLESS_BITS = 32
 
 
@@ -34,19 +35,34 @@ class Request:
 class Registry:
     """Everybody's stake."""
 
-    free: dict[Address, int] = field(default_factory=dict)
-    allocations: dict[tuple[Address, Address], Allocation] = field(default_factory=dict)
-    requests: dict[tuple[Address, Address, int], Request] = field(default_factory=dict)
+    free: SharedMap[Address, int] = field(default_factory=SharedMap)
+    allocations: SharedMap[tuple[Address, Address], Allocation] = field(default_factory=SharedMap)
+    requests: SharedMap[tuple[Address, Address, int], Request] = field(default_factory=SharedMap)
+    operators: SharedMap[tuple[Address, Address], Address] = field(default_factory=SharedMap)
     burned: int = 0
     events: list[Event] = field(default_factory=list)
 
     def draft(self) -> "Registry":
-        """A copy that can be changed without touching this one; its list of events starts empty."""
-        return Registry(dict(self.free), dict(self.allocations), dict(self.requests), self.burned, [])
+        """A copy that can be changed without touching this one; it shares what it does not change.
+
+        Its list of events starts empty.
+        """
+        return replace(
+            self,
+            free=self.free.copy(),
+            allocations=self.allocations.copy(),
+            requests=self.requests.copy(),
+            operators=self.operators.copy(),
+            events=[],
+        )
 
     def allocation(self, task: Address, account: Address) -> Allocation:
         """The account's stake in a task."""
         return self.allocations.get((task, account), Allocation())
+
+    def operator_of(self, task: Address, account: Address) -> Address:
+        """Whom the account named in a task; the zero address: nobody."""
+        return self.operators.get((task, account), NO_ADDRESS)
 
     def held(self) -> int:
         """All the ether the registry must hold."""
@@ -126,6 +142,12 @@ def withdraw(registry: Registry, account: Address, amount: int, to: Address) -> 
 
     _take_free(registry, account, amount)
     registry.events.append(events.Withdrawn(account, to, amount))
+
+
+def set_operator(registry: Registry, account: Address, task: Address, operator: Address) -> None:
+    """Name the key that may act for the account in a task; the zero address: none."""
+    registry.operators[task, account] = operator
+    registry.events.append(events.OperatorNamed(task, account, operator))
 
 
 def slash(

@@ -4,18 +4,24 @@ An action works on a draft of the state, as a transaction does on chain: `draft(
 keeps the draft only if nothing was raised. There is no clock: `Call` carries sender, time and block number.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from chainfl.codec.commitments import keccak256
 from chainfl.protocol.draw import Drawn
 from chainfl.protocol.events import Event
-from chainfl.types import Address, Digest, Id, Phase, Slash, TaskConfig
+from chainfl.protocol.shared import SharedList, SharedMap
+from chainfl.protocol.weights import Weights
+from chainfl.types import Address, Digest, Id, Phase, Role, Slash, TaskConfig
 
 NO_SCORE = 2**128 - 1
 """The head's score where no majority gave one."""
 ZERO_DIGEST = Digest(bytes(32))
 NO_ID = Id(0)
+NO_ADDRESS = Address(bytes(20))
+FOR_GOOD = 2**48 - 1
+"""A round that never comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,10 @@ class Stakes(Protocol):
         """Stake allocated to the task and not unbonding."""
         ...
 
+    def operator_of(self, account: Address, task: Address) -> Address:
+        """Whom the account lets act for it in the task; the zero address: nobody."""
+        ...
+
     def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> Slashed:
         """Take the task's fraction of the account's stake."""
         ...
@@ -58,6 +68,38 @@ class Account:
     active_from: int
     missed: int = 0
     absent_in: int = 0
+
+
+class Accounts(SharedMap[Address, Account]):
+    """All accounts by address, and what they weigh in the draw: kept up to date, never counted again."""
+
+    __slots__ = ("weights",)
+
+    def __init__(self, items: Mapping[Address, Account] | Iterable[tuple[Address, Account]] = ()) -> None:
+        """These accounts."""
+        self.weights = Weights()
+        super().__init__(items)
+
+    def copy(self) -> "Accounts":
+        """The same accounts; changes of one are not seen in the other."""
+        made = super().copy()
+        assert isinstance(made, Accounts)
+        made.weights = Weights.of(self.weights)
+        return made
+
+    def __setitem__(self, address: Address, account: Account) -> None:
+        super().__setitem__(address, account)
+        if account.weight != self.weights.weight(account.id):
+            self.weights.set(account.id, account.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """For whom a key acts: from round `since` until before round `until`, `FOR_GOOD`: until further notice."""
+
+    owner: Address
+    since: int
+    until: int = FOR_GOOD
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,25 +260,51 @@ class Task:
     elected_at: int = 0
     eligible: int = 0
     total_weight: int = 0
-    accounts: dict[Address, Account] = field(default_factory=dict)
-    addresses: list[Address] = field(default_factory=list)
-    credits: dict[Address, int] = field(default_factory=dict)
-    pays: dict[int, Pay] = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
+    addresses: SharedList[Address] = field(default_factory=SharedList)
+    roles: SharedMap[Address, Role] = field(default_factory=SharedMap)
+    """As what the list of who may join admitted an account; empty where there is none."""
+    operators: SharedMap[Address, Operator] = field(default_factory=SharedMap)
+    operator_of: SharedMap[Address, Address] = field(default_factory=SharedMap)
+    """The key that an owner has from the next draw on."""
+    credits: SharedMap[Address, int] = field(default_factory=SharedMap)
+    pays: SharedMap[int, Pay] = field(default_factory=SharedMap)
     claimed: set[tuple[int, Id]] = field(default_factory=set)
-    notes: dict[Digest, int] = field(default_factory=dict)
+    notes: SharedMap[Digest, int] = field(default_factory=SharedMap)
     events: list[Event] = field(default_factory=list)
 
     def draft(self) -> "Task":
-        """A copy that can be changed without touching this one; its list of events starts empty."""
+        """A copy that can be changed without touching this one; it shares what it does not change.
+
+        Its list of events starts empty.
+        """
         return replace(
             self,
             round=self.round.draft(),
-            accounts=dict(self.accounts),
-            addresses=list(self.addresses),
-            credits=dict(self.credits),
-            pays=dict(self.pays),
+            accounts=self.accounts.copy(),
+            addresses=self.addresses.copy(),
+            roles=self.roles.copy(),
+            operators=self.operators.copy(),
+            operator_of=self.operator_of.copy(),
+            credits=self.credits.copy(),
+            pays=self.pays.copy(),
             claimed=set(self.claimed),
-            notes=dict(self.notes),
+            notes=self.notes.copy(),
+            events=[],
+        )
+
+    def trial(self) -> "Task":
+        """A draft for one action in which nobody has earned anything yet: what the action adds can be read off it."""
+        return replace(
+            self,
+            round=self.round.draft(),
+            accounts=self.accounts.copy(),
+            addresses=self.addresses.copy(),
+            roles=self.roles.copy(),
+            operators=self.operators.copy(),
+            operator_of=self.operator_of.copy(),
+            credits=SharedMap(),
+            pays=SharedMap(),
             events=[],
         )
 

@@ -1,13 +1,14 @@
 """What revealed scores decide: inclusion, shares, deviations, the next committee (docs/protocol.md 6, 7)."""
 
 from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 
-from chainfl.codec.scores import ScoreKind, decode_scores, scores_length, vouches
+from chainfl.codec.scores import ONE, ScoreKind, decode_scores, scores_length, vouches
 from chainfl.errors import ScoresError
 from chainfl.protocol import errors, rewards
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.state import NO_SCORE, RevealedUpdate, Tally, Task
-from chainfl.protocol.views import revealed_by
+from chainfl.protocol.views import revealed_by, terms_of_round
 from chainfl.types import TOTAL, Digest, Id, Rule, TaskConfig
 
 Entries = Sequence[int | None]
@@ -21,7 +22,8 @@ def tally_of(task: Task) -> Tally:
     shown = [(id_, revealed_by(round_, id_)) for id_ in round_.committee]
     scores = {id_: decoded_scores(task, given) for id_, given in shown if given is not None}
     electable = {id_ for id_ in round_.order if task.by_id(id_).weight > 0}
-    return decide(task.config, task.head_root, round_.order, updates, scores, electable)
+    config = terms_of_round(task)
+    return decide(config, task.head_root, round_.order, updates, scores, electable, round_.committee)
 
 
 def decide(
@@ -31,8 +33,11 @@ def decide(
     updates: Sequence[RevealedUpdate],
     scores: Mapping[Id, Entries],
     electable: Collection[Id],
+    committee: Collection[Id] = (),
 ) -> Tally:
     """Inclusion, shares, deviations and the next committee, from the scores of the validators that revealed.
+
+    A worker that sits in `committee` is judged by the other members alone: what it says of its own update is ignored.
 
     Without a majority of reveals nothing is judged, no update counts, and no shares are formed.
     """
@@ -41,26 +46,39 @@ def decide(
         return Tally(none, (), dict.fromkeys(scores, 0), NO_SCORE, none, is_head_withheld=False)
 
     # One column for the head and one for each revealed update: what those who revealed say of it.
-    head_column, *columns = ([entries[i] for entries in scores.values()] for i in range(1 + len(workers)))
+    head_column = [entries[0] for entries in scores.values()]
+    columns = [
+        [entries[1 + i] for judge, entries in scores.items() if judge != trainer or trainer not in committee]
+        for i, trainer in enumerate(workers)
+    ]
+    seats = [config.committee_size - (trainer in committee) for trainer in workers]
     vouches = [[score is not None for score in column] for column in columns]
     roots = [update.root for update in updates]
-    included = sharing.included(vouches, roots, head_root, config)
+    included = sharing.included(vouches, roots, head_root, config, seats)
 
     # The committee's one number for each included update, and what the rule makes of these numbers.
     kept = [i for i, counts in enumerate(included) if counts]
-    statistics = [_statistic(columns[i], config) for i in kept]
+    statistics = [_statistic(columns[i], config, seats[i]) for i in kept]
     is_formed = len(kept) >= config.min_updates and not config.rule.is_attested
     shares = _shares(statistics, kept, updates, config) if is_formed else ()
     ranked = [workers[kept[position]] for position in sharing.rank(statistics)]
     is_electing = is_formed and config.rule.is_elected
 
+    def _others(judge: Id) -> list[tuple[int, int]]:
+        """The included updates that a member did not train itself, with the committee's number for each."""
+        return [
+            (i, n)
+            for i, n in zip(kept, statistics, strict=True)
+            if workers[i] != judge or judge not in committee
+        ]
+
     members = config.committee_size
     return Tally(
         tuple(included),
         shares,
-        {id_: _deviation(entries, kept, statistics, config) for id_, entries in scores.items()},
+        {id_: _deviation(entries, _others(id_), config) for id_, entries in scores.items()},
         _head_score(head_column, config),
-        tuple(sharing.is_withheld(column, members) for column in vouches),
+        tuple(sharing.is_withheld(column, judges) for column, judges in zip(vouches, seats, strict=True)),
         sharing.is_withheld([score is not None for score in head_column], members),
         _elect(ranked, electable, members) if is_electing else None,
     )
@@ -69,7 +87,7 @@ def decide(
 def has_quorum(task: Task) -> bool:
     """Whether a majority of the committee revealed its scores."""
     revealed = sum(scores.revealed is not None for scores in task.round.scores.values())
-    return revealed >= sharing.majority(task.config.committee_size)
+    return revealed >= sharing.majority(len(task.round.committee))
 
 
 def as_set(flags: Sequence[bool]) -> int:
@@ -99,6 +117,24 @@ def decoded_scores(task: Task, scores: bytes) -> list[int | None]:
     return entries_of(task.config.rule, len(task.round.order), scores)
 
 
+def losses_of(task: Task) -> dict[Id, float]:
+    """The median loss that the committee found for each update; nothing where the rule asks for no losses.
+
+    What an appointed member says of its own update is left out, as the tally leaves it out.
+    """
+    if score_kind(task.config.rule) is not ScoreKind.LOSS:
+        return {}
+    shown = {id_: revealed_by(task.round, id_) for id_ in task.round.committee}
+    scores = {id_: decoded_scores(task, vector) for id_, vector in shown.items() if vector is not None}
+
+    found = {
+        worker: [entries[1 + place] for judge, entries in scores.items() if judge != worker]
+        for place, worker in enumerate(task.round.order)
+    }
+    known = {worker: [loss for loss in losses if loss is not None] for worker, losses in found.items()}
+    return {worker: median(losses) / ONE for worker, losses in known.items() if losses}
+
+
 def entries_of(rule: Rule, count: int, scores: bytes) -> list[int | None]:
     """Entry 0 and the entries of all updates; None where the validator says: not available, or invalid."""
     kind = score_kind(rule)
@@ -120,12 +156,12 @@ def _factor(config: TaskConfig) -> int:
     return 1 if config.rule.is_elected else sharing.SCORE_TO_WAD
 
 
-def _statistic(column: Entries, config: TaskConfig) -> int:
+def _statistic(column: Entries, config: TaskConfig, seats: int) -> int:
     """The committee's one number for one included update; 0 where the rule has no scores."""
     if not _is_scored(config):
         return 0
     numbers = [score for score in column if score is not None]
-    return sharing.statistic_of(numbers, config.statistic, _factor(config), config.committee_size)
+    return sharing.statistic_of(numbers, config.statistic, _factor(config), seats)
 
 
 def _shares(
@@ -138,9 +174,9 @@ def _shares(
     return (TOTAL - sum(formed), *laid_out)
 
 
-def _deviation(entries: Entries, kept: Sequence[int], statistics: Sequence[int], config: TaskConfig) -> int:
-    """How far one validator's scores of the included updates lie from the committee's numbers."""
-    gaps = [_gap(entries[1 + i], statistic, config) for i, statistic in zip(kept, statistics, strict=True)]
+def _deviation(entries: Entries, judged: Sequence[tuple[int, int]], config: TaskConfig) -> int:
+    """How far one validator's scores of included updates lie from the committee's numbers."""
+    gaps = [_gap(entries[1 + i], statistic, config) for i, statistic in judged]
     return rewards.deviation(gaps, config.dev_cap) if gaps else 0
 
 

@@ -21,6 +21,7 @@ UNITS_PER_MIN_STAKE: Final = 1000
 """Weights in the stake tree count thousandths of the task's minimum stake, so that 2^32 of them go a long way."""
 MAX_UPDATES: Final = 128
 MAX_COMMITTEE: Final = 45
+MIN_INTERNALS: Final = 2
 MAX_SCORES: Final = 2048
 MAX_PHASE_SECONDS: Final = 7 * 24 * 3600
 """Stake can be locked for as long as a round takes: at most twelve phases."""
@@ -54,6 +55,7 @@ class Source(Enum):
     MODEL = "the model and its manifest"
     RULE = "the text of the rule, such as fedrob:b=2,alpha=0.88"
     OPTION = "an option of its own"
+    LIST = "the list of who may join"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ class Term:
         first, *rest = self.name.split("_")
         return first + "".join(word.title() for word in rest)
 
+    @property
+    def usual_value(self) -> int | bool:
+        """The default, as what its unit says."""
+        return bool(self.default) if self.unit is Unit.FLAG else self.default
+
     def fits(self, value: int) -> bool:
         """Whether the value is within the bounds of the field by itself."""
         return self.low <= value <= self.high
@@ -106,6 +113,7 @@ def _phase(name: str, default: int) -> Term:
         1,
         MAX_PHASE_SECONDS,
         "no less than the factory's floor",
+        f"{default}, or the factory's floor",
     )
 
 
@@ -226,7 +234,7 @@ TERMS: Final[tuple[Term, ...]] = (
         default=3,
         low=3,
         high=MAX_COMMITTEE,
-        bound=f"an odd number from 3 to {MAX_COMMITTEE}",
+        bound=f"an odd number from 3 to {MAX_COMMITTEE}; of an appointed committee the most, from {MIN_INTERNALS}",
     ),
     Term(
         "redraw_every",
@@ -362,6 +370,28 @@ TERMS: Final[tuple[Term, ...]] = (
         WAD,
         f"at least {_decimal(MIN_BURN_PART)}, and no more than the finder leaves",
         low=MIN_BURN_PART,
+    ),
+    Term("admission_root", Unit.DIGEST, Source.LIST, "Root of the list of who may join; zero: everybody may"),
+    Term(
+        "min_internals",
+        Unit.COUNT,
+        Source.OPTION,
+        "Fewest internals of an appointed committee; 0: the committee is drawn or elected",
+        default=0,
+        low=0,
+        high=MAX_COMMITTEE,
+        bound="0, or 2 up to --committee-size, with internals on the list, and a rule that does not elect",
+    ),
+    Term(
+        "internals_train",
+        Unit.FLAG,
+        Source.OPTION,
+        "An appointed committee trains too, and its updates count",
+        default=0,
+        low=0,
+        high=1,
+        bound="only with --min-internals, and --max-updates above --committee-size",
+        usual="yes with --internals, else no",
     ),
 )
 """In the order of `TaskConfig` and of the contract's struct."""

@@ -6,12 +6,15 @@ from typing import Any, Final
 
 from chainfl import names
 from chainfl.codec.merkle import depth
+from chainfl.protocol.admission import NO_LIST
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.shares import head_share
 from chainfl.protocol.term_table import (
+    MAX_COMMITTEE,
     MAX_PHASE_SECONDS,
     MAX_SCORES,
+    MIN_INTERNALS,
     TERM,
     TERMS,
     UNITS_PER_MIN_STAKE,
@@ -77,7 +80,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("dimension", fits("dimension")),
         ("depth", c.dimension >= 1 and c.depth == depth(c.dimension)),
         ("scale", fits("scale")),
-        ("committeeSize", fits("committee_size") and c.committee_size % 2 == 1),
+        ("committeeSize", _is_committee(c)),
         ("maxUpdates", fits("max_updates") and c.max_updates * c.committee_size <= MAX_SCORES),
         ("proofBytes", (c.max_updates + 2) * (256 + 32 * c.depth) < MAX_PROOF_BYTES),
         ("minUpdates", max(1, rule_minimum(c)) <= c.min_updates <= c.max_updates),
@@ -86,6 +89,8 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("alpha", fits("alpha") and amount >= c.max_updates),
         ("beta", fits("beta")),
         ("keep", not c.rule.is_elected or (c.keep > 0 and fits("keep"))),
+        ("minInternals", not c.is_appointed or _may_appoint(c)),
+        ("internalsTrain", not c.internals_train or (c.is_appointed and c.max_updates > c.committee_size)),
         ("redrawEvery", fits("redraw_every")),
         ("rounds", fits("rounds")),
         ("target", fits("target")),
@@ -104,6 +109,20 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
             raise BadConfigError(name)
 
 
+def _is_committee(config: TaskConfig) -> bool:
+    """Whom the sponsor appoints may be two; an even number decides by more than half, as an odd one does."""
+    size = config.committee_size
+    if config.is_appointed:
+        return MIN_INTERNALS <= size <= MAX_COMMITTEE
+    return TERM["committee_size"].fits(size) and size % 2 == 1
+
+
+def _may_appoint(config: TaskConfig) -> bool:
+    """A list names the internals, and no rule elects others in their place."""
+    is_bounded = MIN_INTERNALS <= config.min_internals <= config.committee_size
+    return is_bounded and config.admission_root != NO_LIST and not config.rule.is_elected
+
+
 TIMED: Final = (Phase.TRAIN, Phase.REVEAL, Phase.SCORE, Phase.TALLY, Phase.PROPOSE, Phase.CHALLENGE)
 """The phases that have a length."""
 
@@ -120,8 +139,17 @@ def phase_seconds(config: TaskConfig, phase: Phase) -> int:
     }[phase]
 
 
-def needed_accounts(config: TaskConfig) -> int:
-    """How many must be enrolled at the minimum stake before a round is drawn."""
+def needed_accounts(config: TaskConfig, internals: int = 0) -> int:
+    """How many must be enrolled at the minimum stake before a round is drawn, so many of them internals.
+
+    Beside an appointed committee a miner, who does not train, and at least one who does; its own updates count where it
+    trains.
+    """
+    if config.is_appointed:
+        members = max(internals, config.min_internals)
+        if config.internals_train:
+            return max(members + 2, 1 + config.min_updates)
+        return members + 1 + config.min_updates
     return config.committee_size + config.min_updates + (0 if config.rule.is_elected else 1)
 
 
@@ -132,8 +160,21 @@ def parse_rule(text: str) -> tuple[Rule, dict[str, float]]:
         UnknownNameError: no such rule or parameter; lists the known ones.
     """
     rules = {rule.name_text: rule for rule in Rule}
-    name, values = names.parse_call("rule", text, dict.fromkeys(rules, RULE_VALUES))
-    return rules[name], values
+    name, values = names.parse_call("rule", text, {each: _values_of(rule) for each, rule in rules.items()})
+    return rules[name], {**RULE_VALUES, **values}
+
+
+def _values_of(rule: Rule) -> dict[str, float]:
+    """The parameters that change something under this rule, with their defaults."""
+    read_by = {
+        "beta": rule.is_softmax,
+        "b": rule is Rule.FEDROB,
+        "f": rule in (Rule.KRUM, Rule.MULTI_KRUM),
+        "m": rule is Rule.MULTI_KRUM,
+        "keep": rule.is_elected,
+        "redraw": rule.is_elected,
+    }
+    return {name: value for name, value in RULE_VALUES.items() if read_by.get(name, True)}
 
 
 def default_terms(rule_text: str, dimension: int, committee: int, min_updates: int) -> TaskConfig:
@@ -141,7 +182,7 @@ def default_terms(rule_text: str, dimension: int, committee: int, min_updates: i
     rule, values = parse_rule(rule_text)
     tolerated = {Rule.FEDROB: "b", Rule.KRUM: "f", Rule.MULTI_KRUM: "f"}.get(rule)
 
-    usual: dict[str, Any] = {term.name: term.default for term in TERMS if term.source is Source.OPTION}
+    usual: dict[str, Any] = {term.name: term.usual_value for term in TERMS if term.source is Source.OPTION}
     of_model: dict[str, Any] = {
         "manifest": bytes(32),
         "first_root": bytes(32),

@@ -1,10 +1,13 @@
 """What can be read off a task: who may act, when a phase is over, what stands (docs/protocol.md 5)."""
 
+from dataclasses import replace
+
 from chainfl.protocol.draw import Drawn
 from chainfl.protocol.proof import Claim, parts_of
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.state import Account, Round, Task
-from chainfl.types import Address, Digest, Id, Phase
+from chainfl.protocol.terms import needed_accounts
+from chainfl.types import TOTAL, Address, Digest, Id, Outcome, Phase, Role, TaskConfig
 
 # Who
 
@@ -14,7 +17,7 @@ def trains(task: Task, account: Account) -> bool:
     round_ = task.round
     assert round_.drawn is not None
     if account.id in round_.committee:
-        return task.config.rule.is_elected
+        return task.config.rule.is_elected or task.config.internals_train
     if account.weight == 0 or account.active_from > round_.number:
         return False
     if not task.config.rule.is_elected and account.id in round_.drawn.proposers:
@@ -40,7 +43,32 @@ def expected_updates(task: Task, roles: Drawn) -> int:
     if config.rule.is_elected:
         staked_members = sum(task.by_id(id_).weight > 0 for id_ in roles.committee)
         return members + min(config.max_updates, task.eligible - staked_members)
-    return min(config.max_updates, task.eligible - members - 1)
+    own = members if config.internals_train else 0
+    return own + min(config.max_updates - own, task.eligible - members - 1)
+
+
+def internals(task: Task) -> list[Id]:
+    """Whom an appointed committee is made of: all internals that ever enrolled, in id order."""
+    return [task.accounts[a].id for a in task.addresses if task.roles.get(a) is Role.INTERNAL]
+
+
+def staked_internals(task: Task) -> list[Id]:
+    """The appointed committee, as a draw would find it now."""
+    return [id_ for id_ in internals(task) if task.by_id(id_).weight > 0]
+
+
+def has_enough(task: Task) -> bool:
+    """Whether so many are enrolled and staked that a draw can open."""
+    config = task.config
+    members = len(staked_internals(task)) if config.is_appointed else 0
+    return members >= config.min_internals and task.eligible >= needed_accounts(config, members)
+
+
+def terms_of_round(task: Task) -> TaskConfig:
+    """The terms with the size of this round's committee: an appointed one has as many as were staked."""
+    if not task.config.is_appointed:
+        return task.config
+    return replace(task.config, committee_size=len(task.round.committee))
 
 
 # When
@@ -96,6 +124,21 @@ def claim_of(task: Task) -> Claim:
     parts = parts_of(ordered_roots(task), shares[1:], tally.included, on_ranks)
     ranks = shares[1:] if on_ranks else None
     return Claim(proposal.model_root, task.head_root, shares[0], parts, ranks, config.dimension, config.depth)
+
+
+def update_parts(task: Task, outcome: Outcome) -> dict[Id, float]:
+    """The part that each update has of the round's new model; on ranks, equal parts for all that are included.
+
+    The task is as it stood before the round was settled. A round without a new model has no parts.
+    """
+    round_ = task.round
+    if round_.tally is None or outcome is not Outcome.FINAL or round_.proposal is None:
+        return {}
+    shares = round_.proposal.shares or round_.tally.shares
+    if task.config.rule.is_on_ranks:
+        counted = [id_ for id_, counts in zip(round_.order, round_.tally.included, strict=True) if counts]
+        return dict.fromkeys(counted, (TOTAL - shares[0]) / TOTAL / len(counted))
+    return {id_: share / TOTAL for id_, share in zip(round_.order, shares[1:], strict=True)}
 
 
 def unclaimed_rounds(task: Task, who: Address) -> list[int]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from chainfl.protocol import actions, enrolment, errors, events, proposers, settlement, stake
 from chainfl.protocol import round as rules
+from chainfl.protocol.admission import Admission
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.state import Call, Slashed, Task, new_task
+from chainfl.protocol.state import NO_ADDRESS, Call, Slashed, Task, new_task
 from chainfl.protocol.terms import Floors, check_config
 from chainfl.types import Address, Digest, Id, Slash, TaskConfig
 
@@ -25,12 +26,15 @@ class _Stakes:
     def stake_of(self, account: Address, task: Address) -> int:
         return self.registry.allocation(task, account).bonded
 
+    def operator_of(self, account: Address, task: Address) -> Address:
+        return self.registry.operator_of(task, account)
+
     def slash(self, account: Address, task: Address, kind: Slash, finder: Address | None) -> Slashed:
         config = self.task.config
         if kind is not Slash.LIE:
             share = config.liveness_slash if kind is Slash.LIVENESS else config.no_reveal_slash
             return Slashed(*stake.slash(self.registry, task, account, kind, share))
-        parts = (finder or stake.NO_ADDRESS, config.finder_part, config.burn_part)
+        parts = (finder or NO_ADDRESS, config.finder_part, config.burn_part)
         return Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
 
 
@@ -51,7 +55,10 @@ class World:
     def create_task(self, call: Call, address: Address, config: TaskConfig, escrow: int) -> Task:
         """Create a task with frozen terms and its escrow."""
         check_config(config, escrow, self.floors)
+        return self.open_task(call, address, config, escrow)
 
+    def open_task(self, call: Call, address: Address, config: TaskConfig, escrow: int) -> Task:
+        """Create a task whose terms are not checked: a simulator may play what a contract would refuse."""
         delay = self.floors.seed_delay
         task = new_task(self.chain_id, address, len(self.tasks) + 1, call.sender, config, escrow, delay)
         self.tasks[address] = task
@@ -99,6 +106,16 @@ class World:
         stake.withdraw(registry, call.sender, amount, to)
         self._keep(registry)
 
+    def set_operator(self, call: Call, task: Address, operator: Address) -> None:
+        """Name the key that may act for the sender in a task; the task takes note."""
+        registry = self.registry.draft()
+        if task not in self.tasks:
+            raise errors.NotATaskError(task)
+        stake.set_operator(registry, call.sender, task, operator)
+        draft = self.tasks[task].draft()
+        enrolment.operator_named(draft, call.sender, operator)
+        self._keep(registry, draft)
+
     def is_locked(self, task: Address, account: Address) -> bool:
         """Whether an account's unbonding stake must stay: a round holds it, or the draw still counts it."""
         return enrolment.is_locked(self.tasks[task], _Stakes(self.registry, self.tasks[task]), account)
@@ -109,6 +126,18 @@ class World:
         """Take part from the next draw on."""
         draft, stakes = self._draft(task)
         enrolment.enrol(draft, call, stakes)
+        self._keep(stakes.registry, draft)
+
+    def enrol_for(self, call: Call, task: Address, owner: Address) -> None:
+        """Act for an owner who named the sender, from the next draw on."""
+        draft, stakes = self._draft(task)
+        enrolment.enrol_for(draft, call, stakes, owner)
+        self._keep(stakes.registry, draft)
+
+    def enrol_admitted(self, call: Call, task: Address, owner: Address, admission: Admission) -> None:
+        """Take part, or act for an owner, in a task that has a list of who may join."""
+        draft, stakes = self._draft(task)
+        enrolment.enrol_admitted(draft, call, stakes, owner, admission)
         self._keep(stakes.registry, draft)
 
     def enrol_all(self, calls: Sequence[tuple[Call, int]], task: Address) -> None:
