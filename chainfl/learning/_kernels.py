@@ -45,6 +45,7 @@ def to_tiles(
     points = len(matrix_RI)
     strip_RWC = np.zeros((points, max(width - first, step * across + 8), channels), np.float32)
     zeros_C = np.zeros(channels, np.float32)
+
     for b in range(samples):
         for t in range(down):
             top = step * t + first
@@ -55,6 +56,7 @@ def to_tiles(
                 x6, x7 = _row(x_BHWC, b, top + 6, w, zeros_C), _row(x_BHWC, b, top + 7, w, zeros_C)
                 for r in range(points):
                     _combine(matrix_RI[r], x0, x1, x2, x3, x4, x5, x6, x7, strip_RWC[r, w - first])
+
             for u in range(across):
                 at, n = step * u, (b * down + t) * across + u
                 for r in range(points):
@@ -76,6 +78,7 @@ def from_tiles(
     samples, height, width, channels = out_BHWC.shape
     points, rows = len(tiles_RRNC), len(matrix_IR)
     half_IRC, zeros_C = np.zeros((rows, 8, channels), np.float32), np.zeros(channels, np.float32)
+
     for b in range(samples):
         out_BHWC[b] = 0
         for t in range(down):
@@ -92,6 +95,7 @@ def from_tiles(
                             of_RNC[4, n], of_RNC[5, n], six, seven,
                             half_IRC[j, r],
                         )  # fmt: skip
+
                 for i in range(rows):
                     h = step * t + first + i
                     if h < 0 or h >= height:
@@ -107,6 +111,7 @@ def gather(x_BCHW: Any, out_CkkBHW: Any) -> None:
     """The input once for each place in the kernel, shifted so that the place lies on the pixel; zeros outside."""
     channels, side, _, samples, height, width = out_CkkBHW.shape
     half = side // 2
+
     for channel in range(channels):
         for i in range(side):
             for j in range(side):
@@ -119,6 +124,7 @@ def gather(x_BCHW: Any, out_CkkBHW: Any) -> None:
                             for w in range(width):
                                 row[w] = 0
                             continue
+
                         for w in range(start):
                             row[w] = 0
                         for w in range(start, stop):
@@ -134,6 +140,7 @@ def pool(y_BHWC: Any, bias_C: Any, out_BHWC: Any, picks_BHWC: Any) -> None:
     What is not a number wins over all others, so that it stays visible.
     """
     samples, height, width, channels = out_BHWC.shape
+
     for b in range(samples):
         for h in range(height):
             for w in range(width):
@@ -141,12 +148,15 @@ def pool(y_BHWC: Any, bias_C: Any, out_BHWC: Any, picks_BHWC: Any) -> None:
                     best, pick = y_BHWC[b, 2 * h, 2 * w, c], np.uint8(0)
                     one, two = y_BHWC[b, 2 * h, 2 * w + 1, c], y_BHWC[b, 2 * h + 1, 2 * w, c]
                     three = y_BHWC[b, 2 * h + 1, 2 * w + 1, c]
+
+                    # "Not at most" in place of "more": NaN compares false and so wins.
                     if not one <= best:
                         best, pick = one, np.uint8(1)
                     if not two <= best:
                         best, pick = two, np.uint8(2)
                     if not three <= best:
                         best, pick = three, np.uint8(3)
+
                     best += bias_C[c]
                     if best <= 0:
                         best, pick = np.float32(0), np.uint8(4)

@@ -24,6 +24,9 @@ DEVICES: Final = ("auto", "cuda", "mps", "cpu")
 MAX_IDLE: Final = 16
 """Models kept for the next borrower; more are dropped."""
 
+MOST_TOGETHER: Final = 2_048
+"""Rows that are fetched together."""
+
 T = TypeVar("T")
 
 
@@ -51,8 +54,19 @@ def single_thread() -> None:
         torch.set_num_threads(1)
 
 
+_most_cores: int | None = None
+
+
+def limit_cores(most: int) -> None:
+    """Use no more cores than this in this process, as when others of ours run beside it."""
+    global _most_cores
+    _most_cores = most
+
+
 def cores() -> int:
     """How many cores this process may use."""
+    if _most_cores is not None:
+        return _most_cores
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -118,6 +132,32 @@ def batch_of(spec: ModelSpec, samples: Samples, rows: Rows, device: torch.device
     if spec.kind == "image":
         x = x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)
     return x.to(device), y.to(device)
+
+
+def gathered(
+    spec: ModelSpec, samples: Samples, each: Iterable[Rows], device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batch of each of these rows; many small ones are fetched together, which changes no value."""
+    for some in _together(each):
+        lengths = [len(rows) for rows in some]
+        x, y = batch_of(spec, samples, np.concatenate(some), device)
+        start = 0
+        for length in lengths:
+            # In memory of its own: where a matrix begins can change the bits of its product.
+            yield x[start : start + length].clone(), y[start : start + length]
+            start += length
+
+
+def _together(each: Iterable[Rows]) -> Iterator[list[Rows]]:
+    """Runs of batches of at most so many rows, at least one batch in each."""
+    some: list[Rows] = []
+    for rows in each:
+        if some and sum(map(len, some)) + len(rows) > MOST_TOGETHER:
+            yield some
+            some = []
+        some.append(rows)
+    if some:
+        yield some
 
 
 def in_chunks(rows: Rows, length: int) -> Iterable[Rows]:

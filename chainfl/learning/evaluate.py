@@ -5,13 +5,13 @@ thread, whatever is scored beside them. Shapes: K models, V sets of samples, B s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 from chainfl.errors import InputError
@@ -26,30 +26,50 @@ from chainfl.learning.compute import (
 )
 from chainfl.learning.dataset import Rows, Samples
 from chainfl.learning.models import Flat, ModelSpec, load_flat, spec_of
+from chainfl.learning.score import Score as Score
 
 CHUNK: Final = 300
 """Samples that go through a model together; part of what fixes the bits of a score."""
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """How a model does on some samples; `loss` is NaN or infinite where the model's answers are."""
-
-    loss: float
-    correct: int
-    samples: int
-
-    @property
-    def accuracy(self) -> float:
-        """The part of the samples it names correctly."""
-        return self.correct / self.samples
+MOST_HELD: Final = 2**26
+"""Bytes of prepared samples that a thread holds for the next model."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Chunk:
+    judge: int
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
     model: int
-    samples: int
-    rows: Rows
+    chunk: int
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """Chunks of samples as the model takes them: made once for all models, as far as there is room."""
+
+    spec: ModelSpec
+    judges: Sequence[Samples]
+    chunks: Sequence[_Chunk]
+    place: torch.device
+    held: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    room: int = MOST_HELD
+
+    def of(self, number: int) -> tuple[Tensor, Tensor]:
+        """Samples and labels of a chunk."""
+        if number in self.held:
+            return self.held[number]
+
+        chunk = self.chunks[number]
+        x, y = batch_of(self.spec, self.judges[chunk.judge], chunk.rows, self.place)
+        if x.nbytes <= self.room:
+            self.held[number] = (x, y)
+            self.room -= x.nbytes
+        return x, y
 
 
 def score(
@@ -81,20 +101,22 @@ def score_many(
     """
     spec = _common_spec(model, judges)
     place = pick_device(device)
-    pieces = [
-        _Piece(k, v, rows)
-        for k in range(len(flats_KD))
-        for v, samples in enumerate(judges)
-        for rows in in_chunks(samples.rows, CHUNK)
-    ]
+    chunks = [_Chunk(v, rows) for v, samples in enumerate(judges) for rows in in_chunks(samples.rows, CHUNK)]
+    pieces = [_Piece(k, number) for k in range(len(flats_KD)) for number in range(len(chunks))]
+
     shares = _even(pieces, threads or cores())
     found = side_by_side(
-        [partial(_score_pieces, spec, flats_KD, judges, share, place) for share in shares], threads
+        [partial(_score_pieces, flats_KD, _Prepared(spec, judges, chunks, place), share) for share in shares],
+        threads,
     )
+
+    # Added up in the order of the pieces, not of the threads, so that the sum has the same bits each time.
     totals = {(k, v): (0.0, 0) for k in range(len(flats_KD)) for v in range(len(judges))}
     for piece, (loss, correct) in zip(pieces, (part for parts in found for part in parts), strict=True):
-        loss_before, correct_before = totals[piece.model, piece.samples]
-        totals[piece.model, piece.samples] = (loss_before + loss, correct_before + correct)
+        at = (piece.model, chunks[piece.chunk].judge)
+        loss_before, correct_before = totals[at]
+        totals[at] = (loss_before + loss, correct_before + correct)
+
     return tuple(
         tuple(_mean(*totals[k, v], len(samples)) for v, samples in enumerate(judges))
         for k in range(len(flats_KD))
@@ -120,13 +142,9 @@ def _even(pieces: list[_Piece], parts: int) -> list[list[_Piece]]:
 
 
 def _score_pieces(
-    spec: ModelSpec,
-    flats_KD: Sequence[Flat],
-    judges: Sequence[Samples],
-    pieces: Sequence[_Piece],
-    place: torch.device,
+    flats_KD: Sequence[Flat], prepared: _Prepared, pieces: Sequence[_Piece]
 ) -> list[tuple[float, int]]:
-    with borrowed(spec.name, place) as network, torch.inference_mode():
+    with borrowed(prepared.spec.name, prepared.place) as network, torch.inference_mode():
         network.eval()
         loaded = -1
         found = []
@@ -134,15 +152,12 @@ def _score_pieces(
             if piece.model != loaded:
                 load_flat(network, flats_KD[piece.model])
                 loaded = piece.model
-            found.append(_score_chunk(spec, network, judges[piece.samples], piece.rows, place))
+            found.append(_score_chunk(network, *prepared.of(piece.chunk)))
     return found
 
 
-def _score_chunk(
-    spec: ModelSpec, network: nn.Module, samples: Samples, rows: Rows, place: torch.device
-) -> tuple[float, int]:
+def _score_chunk(network: nn.Module, x: Tensor, y: Tensor) -> tuple[float, int]:
     """Sum of losses in float64, and the correct answers among those whose loss is a number."""
-    x, y = batch_of(spec, samples, rows, place)
     answers = network(x).to("cpu", torch.float64)
     losses = functional.cross_entropy(answers, y.cpu(), reduction="none")
     correct = (answers.argmax(1) == y.cpu()) & losses.isfinite()

@@ -203,8 +203,10 @@ def build(name: str, seed: int = 0) -> nn.Module:
     with _BUILDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = spec.build()
+
     _check_deterministic(name, model)
     rng = np.random.Generator(np.random.Philox(seed))
+
     with torch.no_grad():
         for _, module in sorted(model.named_modules()):
             bound = _bound(module)
@@ -245,13 +247,15 @@ def flatten(model: nn.Module) -> Flat:
 
 def flatten_into(model: nn.Module, out_D: Flat | None) -> Flat:
     """The model vector as float32, written to `out_D` if given."""
-    flat_D = np.empty(size(model), np.float32) if out_D is None else out_D
-    if flat_D.shape != (size(model),):
-        raise LengthError(f"a vector of {list(flat_D.shape)} numbers cannot hold a model of {size(model)}")
+    tensors = [tensor for _, tensor in _floating(model)]
+    length = sum(tensor.numel() for tensor in tensors)
+    flat_D = np.empty(length, np.float32) if out_D is None else out_D
+    if flat_D.shape != (length,):
+        raise LengthError(f"a vector of {list(flat_D.shape)} numbers cannot hold a model of {length}")
     target = torch.from_numpy(flat_D)
     offset = 0
     with torch.no_grad():
-        for _, tensor in _floating(model):
+        for tensor in tensors:
             target[offset : offset + tensor.numel()].view(tensor.shape).copy_(tensor)
             offset += tensor.numel()
     return flat_D
@@ -263,12 +267,14 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
     Raises:
         LengthError: the vector does not have the model's length.
     """
-    if flat_D.ndim != 1 or len(flat_D) != size(model):
-        raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {size(model)}")
+    tensors = [tensor for _, tensor in _floating(model)]
+    length = sum(tensor.numel() for tensor in tensors)
+    if flat_D.shape != (length,):
+        raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {length}")
     source = torch.from_numpy(_writeable(flat_D))
     offset = 0
     with torch.no_grad():
-        for _, tensor in _floating(model):
+        for tensor in tensors:
             tensor.copy_(source[offset : offset + tensor.numel()].view(tensor.shape))
             offset += tensor.numel()
 

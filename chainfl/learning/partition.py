@@ -13,7 +13,7 @@ from chainfl import names
 from chainfl.errors import InputError, PartitionError
 from chainfl.learning.dataset import Dataset, Labels, Rows
 
-Parts: TypeAlias = tuple[Rows, ...]
+Parts: TypeAlias = Sequence[Rows]
 
 MIN_SAMPLES: Final = 2
 """One to train on and one to hold out: what every participant gets at least."""
@@ -54,8 +54,19 @@ def dirichlet(labels: Labels, clients: int, seed: int, *, concentration: float) 
     return _sorted(_filled([np.concatenate(hand) for hand in dealt]))
 
 
-def shards(labels: Labels, clients: int, seed: int, *, per_client: int, size: int | None = None) -> Parts:
+def shards(
+    labels: Labels,
+    clients: int,
+    seed: int,
+    *,
+    per_client: int,
+    size: int | None = None,
+    are_neighbours: bool = False,
+) -> Parts:
     """Samples sorted by label, cut into equal shards, `per_client` of them to each (McMahan et al., 2017).
+
+    `are_neighbours` gives a client shards that follow each other, so that it holds few labels however many shards
+    it gets (VaRSeL's EMNIST: "with continuous category indices").
 
     With `size`, shards have exactly that many samples of one class, cut class by class (VaRSeL); else as many as
     an even cut of all samples gives. What is left over belongs to nobody.
@@ -63,10 +74,12 @@ def shards(labels: Labels, clients: int, seed: int, *, per_client: int, size: in
     if per_client < 1 or (size is not None and size < 1):
         raise PartitionError(f"shards: per-client and size must be at least 1, not {per_client} and {size}")
     _check_clients(len(labels), clients)
+
     rng = _rng(seed)
     order = rng.permutation(len(labels))
     by_label = order[np.argsort(labels[order], kind="stable")]
     wanted = clients * per_client
+
     if size is None:
         cut = [
             by_label[k : k + len(labels) // wanted]
@@ -76,13 +89,59 @@ def shards(labels: Labels, clients: int, seed: int, *, per_client: int, size: in
     else:
         classes = [by_label[labels[by_label] == class_] for class_ in np.unique(labels)]
         cut = [rows[k : k + size] for rows in classes for k in range(0, len(rows) - size + 1, size)]
+
     if len(cut) < wanted or len(cut[0]) * per_client < MIN_SAMPLES:
         raise PartitionError(
             f"shards: {clients} clients with {per_client} each need {wanted} shards, "
             f"{len(labels)} samples give {len(cut)}; take fewer clients or smaller shards"
         )
-    chosen = rng.permutation(len(cut))[:wanted].reshape(clients, per_client)
+
+    if are_neighbours:
+        starts = rng.permutation(len(cut) // per_client)[:clients] * per_client
+        chosen = starts[:, None] + np.arange(per_client)
+    else:
+        chosen = rng.permutation(len(cut))[:wanted].reshape(clients, per_client)
     return _sorted([np.concatenate([cut[shard] for shard in own]) for own in chosen])
+
+
+def alike(labels: Labels, parts: Parts, count: int, seed: int) -> Parts:
+    """The first `count` parts with as many samples of each label as the very first one has (VaRSeL's D_1 = … = D_M).
+
+    What a part lacks is taken from the others at random; they get in exchange what it held before.
+
+    Raises:
+        PartitionError: there are not enough samples of these labels.
+    """
+    dealt = [np.array(part) for part in parts]
+    rng = _rng(seed)
+    for taker in range(1, count):
+        settled = np.concatenate(dealt[:taker])
+        free = np.setdiff1d(np.arange(len(labels)), settled)
+        fresh = np.concatenate(
+            [
+                _some_of(free[labels[free] == label], wanted, dealt[taker], rng)
+                for label, wanted in zip(*np.unique(labels[dealt[0]], return_counts=True), strict=True)
+            ]
+        )
+        spare = np.setdiff1d(dealt[taker], fresh)
+        dealt[taker] = fresh
+        for giver in range(taker + 1, len(dealt)):
+            lost = np.isin(dealt[giver], fresh)
+            dealt[giver] = np.concatenate([dealt[giver][~lost], spare[: lost.sum()]])
+            spare = spare[lost.sum() :]
+    if min(map(len, dealt)) < MIN_SAMPLES:
+        raise PartitionError("alike: a client would be left without samples; take more data or fewer clients")
+    return _sorted(dealt)
+
+
+def _some_of(rows: Rows, wanted: int, own: Rows, rng: np.random.Generator) -> Rows:
+    """So many of these rows: its own first, then others at random."""
+    if len(rows) < wanted:
+        raise PartitionError(
+            f"alike: a label has {len(rows)} samples left, {wanted} are needed: take more data"
+        )
+    order = rng.permutation(rows)
+    return order[np.argsort(~np.isin(order, own), kind="stable")][:wanted]
 
 
 def arithmetic_sizes(clients: int, samples: int) -> tuple[int, ...]:
@@ -196,9 +255,14 @@ PARTITIONS: Final[Mapping[str, tuple[Deal, Mapping[str, float]]]] = {
     ),
     "shards": (
         lambda data, n, seed, v: shards(
-            data.y, n, seed, per_client=int(v["per"]), size=int(v["size"]) or None
+            data.y,
+            n,
+            seed,
+            per_client=int(v["per"]),
+            size=int(v["size"]) or None,
+            are_neighbours=bool(v["next"]),
         ),
-        {"per": 2, "size": 0},
+        {"per": 2, "size": 0, "next": 0},
     ),
     "unbalanced": (
         lambda data, n, seed, v: unbalanced(data.y, n, seed, label_cap=int(v["labels"])),
@@ -257,5 +321,27 @@ def _take_from_largest(stock: list[Rows], wanted: int, label_cap: int, rng: np.r
     return np.concatenate(taken)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sorted(Sequence[Rows]):
+    """Parts whose rows are put in order when they are asked for: of a large population few ever are."""
+
+    dealt: Sequence[Rows]
+
+    def __len__(self) -> int:
+        return len(self.dealt)
+
+    def __getitem__(self, client: int) -> Rows:  # type: ignore[override]
+        return np.sort(self.dealt[client]).astype(np.int64)
+
+    def sizes(self) -> list[int]:
+        """How many rows each has."""
+        return [len(part) for part in self.dealt]
+
+
+def sizes_of(parts: Parts) -> list[int]:
+    """How many rows each part has."""
+    return parts.sizes() if isinstance(parts, _Sorted) else [len(part) for part in parts]
+
+
 def _sorted(parts: Sequence[Rows]) -> Parts:
-    return tuple(np.sort(part).astype(np.int64) for part in parts)
+    return _Sorted(parts)

@@ -36,6 +36,11 @@ class Recipe:
         if not 0 <= self.proximal < float("inf"):
             raise InputError(f"proximal must not be negative, not {self.proximal}")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is nothing but the rate times the gradient."""
+        return not self.momentum and not self.proximal
+
     def rate(self, round_: int) -> float:
         """The learning rate of a round."""
         decayed = self.decay_at is not None and round_ >= self.decay_at

@@ -6,7 +6,6 @@ other trainings, and in another process of the same machine. Shapes: K clients, 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,18 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chainfl.errors import LengthError
-from chainfl.learning.compute import batch_of, borrowed, check_fits, pick_device, side_by_side
+from chainfl.learning.compute import batch_of, borrowed, check_fits, gathered, pick_device, side_by_side
 from chainfl.learning.dataset import Rows, Samples
+from chainfl.learning.dense import dense_layers, train_dense
+from chainfl.learning.learner import Job as Job
 from chainfl.learning.models import Dense, Flat, flatten_into, load_flat
 from chainfl.learning.recipe import Recipe as Recipe
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """One client's samples and seed."""
-
-    samples: Samples
-    seed: int
 
 
 def train(
@@ -40,8 +33,9 @@ def train(
     round_: int = 0,
     device: str = "cpu",
     out_D: Flat | None = None,
+    losses: list[Tensor] | None = None,
 ) -> Flat:
-    """The update: the head after local training, written to `out_D` if given.
+    """The update: the head after local training, written to `out_D` if given; each step's loss is added to `losses`.
 
     Raises:
         InputError: samples and model do not fit.
@@ -52,10 +46,19 @@ def train(
     with borrowed(model, place) as network:
         load_flat(network, head_D)
         network.train()
+        taken = batches(samples.rows, recipe, seed)
+        layers = dense_layers(network) if recipe.is_plain else None
+        if layers is not None:
+            train_dense(layers, gathered(spec, samples, taken, place), recipe.rate(round_), losses)
+            return flatten_into(network, out_D)
+
         with _steps(network, recipe, recipe.rate(round_)) as step:
-            for rows in batches(samples.rows, recipe, seed):
+            for rows in taken:
                 x, y = batch_of(spec, samples, rows, place)
-                step(functional.cross_entropy(network(x), y))
+                loss = functional.cross_entropy(network(x), y)
+                step(loss)
+                if losses is not None:
+                    losses.append(loss.detach())
         return flatten_into(network, out_D)
 
 
@@ -83,7 +86,9 @@ def train_many(
         raise LengthError(
             f"the result has {list(updates_KD.shape)} places for {len(jobs)} x {len(head_D)} numbers"
         )
+
     longest_first = sorted(range(len(jobs)), key=lambda k: -len(jobs[k].samples))
+
     work = [
         partial(
             train,
@@ -118,16 +123,20 @@ def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, de
     """The gradient of the mean loss over all samples at `flat_D` (VaRSeL's ∇l, exact up to rounding)."""
     spec = check_fits(model, samples)
     place = pick_device(device)
+
     with borrowed(model, place) as network:
         load_flat(network, flat_D)
         network.eval()
         parameters = list(network.parameters())
         total = [torch.zeros_like(parameter) for parameter in parameters]
+
         for start in range(0, len(samples), chunk):
             x, y = batch_of(spec, samples, samples.rows[start : start + chunk], place)
             loss = functional.cross_entropy(network(x), y, reduction="sum") / len(samples)
             for sum_, part in zip(total, torch.autograd.grad(loss, parameters), strict=True):
                 sum_.add_(part)
+
+        # Written into the network itself, so that the gradient is flattened in the same order as the parameters.
         with torch.no_grad():
             for tensor in network.state_dict().values():
                 tensor.zero_() if tensor.is_floating_point() else None
@@ -139,8 +148,7 @@ def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, de
 @contextmanager
 def _steps(network: nn.Module, recipe: Recipe, rate: float) -> Iterator["_Step"]:
     """Steps of SGD; in plain SGD the dense layers take theirs by themselves."""
-    is_plain = not recipe.momentum and not recipe.proximal
-    own = [module for module in network.modules() if isinstance(module, Dense)] if is_plain else []
+    own = [module for module in network.modules() if isinstance(module, Dense)] if recipe.is_plain else []
     moved = {id(module.weight) for module in own}
     for module in own:
         module.rate = rate

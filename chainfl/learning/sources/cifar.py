@@ -35,6 +35,7 @@ def find_cifar(dataset: str, root: Path | None) -> dict[str, Path]:
         for batch in MD5
         if (path := locate(places, (f"{batch}.bin", f"{batch}.webp"))) is not None
     }
+
     if "test_batch" not in found:
         require(dataset, root, FOLDERS, {"test": ("test_batch.bin", "test_batch.webp")})
     if len(found) < 2:
@@ -42,6 +43,7 @@ def find_cifar(dataset: str, root: Path | None) -> dict[str, Path]:
             f"data set {dataset}: missing data_batch_1.bin (or .webp) and the other training batches; "
             f"looked in {', '.join(map(str, places))}"
         )
+
     if any(path.suffix == ".webp" for path in found.values()):
         found |= require(dataset, root, FOLDERS, {"labels": ("labels.npz",)})
     return found
@@ -113,6 +115,7 @@ def _read_sheet(path: Path, labels: Array | None) -> tuple[Array, Array]:
     except (OSError, UnidentifiedImageError, ValueError) as problem:
         expect(False, path, f"not a readable WebP image: {problem}")
         raise
+
     side = SHEET * 32
     expect(sheet.shape == (side, side, 3), path, f"a sheet of {list(sheet.shape)}, not {[side, side, 3]}")
     expect(
@@ -121,5 +124,6 @@ def _read_sheet(path: Path, labels: Array | None) -> tuple[Array, Array]:
         f"no {SHEET * SHEET} labels in labels.npz",
     )
     assert labels is not None
+
     tiles = sheet.reshape(SHEET, 32, SHEET, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3)
     return tiles, labels

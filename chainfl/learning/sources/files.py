@@ -74,9 +74,11 @@ def load_npz(path: Path) -> dict[str, Array]:
     try:
         if _starts_with(path, np.lib.format.MAGIC_PREFIX):
             raise ValueError("it holds one bare array (.npy), not named ones")
+
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_growth(members, path.stat().st_size)
+
             names = [member.filename.removesuffix(".npy") for member in members]
             if len(names) != len(set(names)):
                 raise ValueError("two of its arrays have the same name")
@@ -114,6 +116,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
         else:
             raise ValueError(f"{member.filename} has format {version}, not 1.0 or 2.0")
         found = member.file_size - file.tell()
+
     if dtype.hasobject:
         raise ValueError(f"{member.filename} holds Python objects, which are read by pickle only: never")
     if not dtype.itemsize or prod(shape) * dtype.itemsize != found:

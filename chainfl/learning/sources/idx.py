@@ -54,7 +54,9 @@ def decode_images(found: Mapping[str, Path]) -> dict[str, Array]:
         )
         expect(y.ndim == 1 and len(y) == len(x), found[f"y{part}"], f"{len(y)} labels for {len(x)} images")
         expect(len(y) == 0 or int(y.max()) <= 9, found[f"y{part}"], "labels above 9")
+
         arrays |= {f"x{part}": x, f"y{part}": y}
+
     if "writer" in found:
         extended = read_idx(found["writer"])
         fits = extended.ndim == 2 and extended.shape == (len(arrays["y"]), 8)

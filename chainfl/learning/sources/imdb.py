@@ -42,12 +42,15 @@ def decode_imdb(found: Mapping[str, Path]) -> dict[str, Array]:
     reviews = (
         _read_folder(found["folder"]) if "folder" in found else _read_files(found["reviews"], found["meta"])
     )
+
     words = [WORD.findall(text.lower().replace("<br />", " ")) for text in reviews.texts]
     number = vocabulary(words[row] for row in np.flatnonzero(~reviews.is_test))
+
     x = np.zeros((len(words), LENGTH), np.uint16)
     for row, review in enumerate(words):
         numbers = [number.get(word, 1) for word in review[:LENGTH]]
         x[row, LENGTH - len(numbers) :] = numbers
+
     train = ~reviews.is_test
     test = reviews.is_test
     return {

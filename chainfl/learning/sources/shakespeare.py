@@ -56,6 +56,7 @@ def _windows(text: Array) -> tuple[Array, Array]:
 def _texts_by_role(path: Path) -> dict[tuple[str, str], str]:
     try:
         plays: list[dict[str, Any]] = json.loads(unpack(path).decode("utf-8"))
+
         speeches: dict[tuple[str, str], list[str]] = {}
         for play in plays:
             for role, _act, _scene, text in play["speeches"]:

@@ -8,47 +8,24 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainfl import names
 from chainfl.errors import InputError
+from chainfl.learning.attacks import backdoor, optimised
+from chainfl.learning.attacks.scene import Flat as Flat
+from chainfl.learning.attacks.scene import Flats as Flats
+from chainfl.learning.attacks.scene import Scene as Scene
+from chainfl.learning.attacks.scene import Values as Values
+from chainfl.learning.attacks.scene import float32 as _float32
+from chainfl.learning.attacks.scene import rng_of as _rng
 from chainfl.learning.dataset import Labels, Samples
-
-Flat: TypeAlias = NDArray[np.float32]
-Flats: TypeAlias = NDArray[np.float32]
-Values: TypeAlias = Mapping[str, float]
 
 ABSURD_LOSS: Final = 2**64 - 2
 """The worst loss that is a number; one more would be a vote "not available"."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scene:
-    """What a hostile worker knows: colluders know each other's honest updates, and nobody else's.
-
-    `colluders` (HxD) are the honest updates of all hostile workers of the round by enrolment id, its own at `own`;
-    `workers` counts all updates expected in the round.
-    """
-
-    head: Flat
-    colluders: Flats
-    own: int
-    workers: int
-    seed: int
-
-    @property
-    def honest(self) -> Flat:
-        """The update it would send if it were honest."""
-        row: Flat = self.colluders[self.own]
-        return row
-
-    @property
-    def hostile(self) -> int:
-        """How many colluders there are, itself included."""
-        return len(self.colluders)
 
 
 def flip_labels(labels: Labels, classes: int) -> Labels:
@@ -129,15 +106,32 @@ def free_ride(scene: Scene, values: Values) -> Flat:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAttack:
-    """A hostile worker: the labels it trains on, and what it makes of its update."""
+    """A hostile worker: the labels it trains on, its trigger (by colluder), and what it makes of its update.
+
+    One that is omniscient knows the honest updates and the rule.
+    """
 
     name: str
     labels: Callable[[Labels, int], Labels] | None = None
     update: Callable[[Scene, Values], Flat] | None = None
     defaults: Values | None = None
+    trigger: Callable[[int, Values], backdoor.Trigger] | None = None
+    is_omniscient: bool = False
 
 
-WORKER_ATTACKS: Final[Mapping[str, WorkerAttack]] = {
+def _whole_trigger(colluder: int, values: Values) -> backdoor.Trigger:
+    del colluder
+    return backdoor.Trigger(int(values["target"]))
+
+
+def _trigger_part(colluder: int, values: Values) -> backdoor.Trigger:
+    return backdoor.Trigger(int(values["target"]), colluder % backdoor.PARTS)
+
+
+_BACKDOOR: Final = {"target": 0.0, "part": 0.3}
+
+
+WORKER_ATTACKS: Final[dict[str, WorkerAttack]] = {
     attack.name: attack
     for attack in (
         WorkerAttack("label-flip", labels=flip_labels),
@@ -151,6 +145,25 @@ WORKER_ATTACKS: Final[Mapping[str, WorkerAttack]] = {
         WorkerAttack("cancel-mean", update=cancel_mean, defaults={"c": 0.0}),
         WorkerAttack("copy-cat", update=copy_cat),
         WorkerAttack("free-rider", update=free_ride, defaults={"noise": 0.0}),
+        WorkerAttack(
+            "alie-optimal", update=optimised.optimal_alie, defaults={"most": 20.0}, is_omniscient=True
+        ),
+        WorkerAttack(
+            "ipm-optimal", update=optimised.optimal_ipm, defaults={"most": 20.0}, is_omniscient=True
+        ),
+        WorkerAttack("min-max", update=optimised.min_max, is_omniscient=True),
+        WorkerAttack("min-sum", update=optimised.min_sum, is_omniscient=True),
+        WorkerAttack("fang-trim", update=optimised.fang_trim, defaults={"b": 2.0}, is_omniscient=True),
+        WorkerAttack("fang-krum", update=optimised.fang_krum, is_omniscient=True),
+        WorkerAttack("mimic", update=optimised.mimic, is_omniscient=True),
+        WorkerAttack("backdoor", defaults=_BACKDOOR, trigger=_whole_trigger),
+        WorkerAttack("backdoor-parts", defaults=_BACKDOOR, trigger=_trigger_part),
+        WorkerAttack(
+            "backdoor-replace",
+            update=backdoor.replacement,
+            defaults=_BACKDOOR | {"boost": 0.0},
+            trigger=_whole_trigger,
+        ),
     )
 }
 
@@ -166,15 +179,35 @@ def copied_scores(honest_K: Sequence[int], seen: Sequence[Sequence[int]]) -> tup
     return tuple(seen[0]) if seen else tuple(honest_K)
 
 
+def swapped_scores(honest_K: Sequence[int], friends: Sequence[int]) -> tuple[int, ...]:
+    """Its own honest numbers, dealt out anew: the best to friends, the worst to the others. Each looks plausible."""
+    chosen = set(friends)
+    order = sorted(range(len(honest_K)), key=lambda k: (k not in chosen, honest_K[k], k))
+    dealt = dict(zip(order, sorted(honest_K), strict=True))
+    return tuple(dealt[k] for k in range(len(honest_K)))
+
+
+def nudged_scores(honest_K: Sequence[int], friends: Sequence[int]) -> tuple[int, ...]:
+    """Friends half of the spread between best and median better, the others as much worse: a lie within the noise."""
+    ordered = sorted(honest_K)
+    by = (ordered[len(ordered) // 2] - ordered[0]) // 2 if ordered else 0
+    chosen = set(friends)
+    return tuple(
+        max(0, score - by) if k in chosen else min(ABSURD_LOSS, score + by)
+        for k, score in enumerate(honest_K)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ValidatorAttack:
-    """A hostile validator: it scores on flipped labels, stays silent, forges its scores or copies them."""
+    """A hostile validator: it scores on flipped labels, stays silent, forges or copies its scores, or bends them."""
 
     name: str
     flips: bool = False
     is_silent: bool = False
     forges: bool = False
     copies: bool = False
+    bends: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]] | None = None
 
 
 VALIDATOR_ATTACKS: Final[Mapping[str, ValidatorAttack]] = {
@@ -184,8 +217,21 @@ VALIDATOR_ATTACKS: Final[Mapping[str, ValidatorAttack]] = {
         ValidatorAttack("absurd-losses", forges=True),
         ValidatorAttack("copier", copies=True),
         ValidatorAttack("silent", is_silent=True),
+        ValidatorAttack("swapped-losses", bends=swapped_scores),
+        ValidatorAttack("nudged-losses", bends=nudged_scores),
     )
 }
+
+
+def add_attack(attack: WorkerAttack) -> None:
+    """Add an attack of your own to those that this process knows.
+
+    Raises:
+        InputError: an attack of that name is there already.
+    """
+    if attack.name in WORKER_ATTACKS:
+        raise InputError(f"there is an attack called {attack.name!r} already: choose another name")
+    WORKER_ATTACKS[attack.name] = attack
 
 
 def worker_attack(text: str) -> tuple[WorkerAttack, Values]:
@@ -234,6 +280,8 @@ def forged_scores(
         return None
     if attack.forges:
         return absurd_scores(honest_K, friends)
+    if attack.bends is not None:
+        return attack.bends(honest_K, friends)
     return copied_scores(honest_K, seen) if attack.copies else tuple(honest_K)
 
 
@@ -250,11 +298,3 @@ def hostile_count(participants: int, fraction: float) -> int:
 
 def _step(scene: Scene) -> NDArray[np.float64]:
     return scene.honest.astype(np.float64) - scene.head
-
-
-def _float32(values_D: NDArray[np.float64]) -> Flat:
-    return values_D.astype(np.float32)
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(seed))
