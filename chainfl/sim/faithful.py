@@ -7,8 +7,8 @@ from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import check_round
 from chainfl.codec.records import Layout
 from chainfl.errors import VerificationError
-from chainfl.learning.evaluate import Score, score
-from chainfl.learning.models import Flat
+from chainfl.learning.learner import Flat
+from chainfl.learning.score import Score
 from chainfl.ports import Ledger
 from chainfl.roles.validator import judge, seal_scores
 from chainfl.sim.network import Network, training
@@ -59,7 +59,9 @@ class SharedTrainer:
     def score(self, models_KD: Sequence[Flat]) -> Sequence[Score]:
         """Each model judged as this participant judges."""
         population = self.shared.population
-        return score(population.model, models_KD, population.held_out(self.ledger.task(), self.id_))
+        trainer = population.trainers[self.id_]
+        job = trainer.score_job(population.held_out(self.ledger.task(), self.id_))
+        return trainer.learner.score(models_KD, job)
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class FaithfulNetwork(Network):
     def check(self, played: PlayedRound) -> None:
         """Redo the round. A hostile validator's distances are told by the audit; all else must hold."""
         attack = self.population.adversary.validator
-        lies = attack is not None and (attack.forges or attack.copies)
+        lies = attack is not None and (attack.forges or attack.copies or attack.bends is not None)
         for finding in check_round(played, self.store, self.chain.mix_hash):
             forgiven = lies and finding.check == "scores" and played.before.config.rule.is_elected
             if not finding.is_ok and not forgiven:
@@ -90,8 +92,9 @@ class FaithfulNetwork(Network):
         """Put what this validator posts into its journal; False when it stays silent."""
         attack = self.population.adversary.validator
         task = self.task
-        if attack is None or not (attack.forges or attack.copies or attack.is_silent):
+        if attack is None or not (attack.forges or attack.copies or attack.is_silent or attack.bends):
             return True
+
         honest = {
             each: judge(self.participants[task.by_id(each).address], task)
             for each in dict.fromkeys((*active[:1], id_))
@@ -99,6 +102,7 @@ class FaithfulNetwork(Network):
         posted = self.population.posted(task, honest).get(id_)
         if posted is None:
             return False
+
         me = self.participants[task.by_id(id_).address]
         number = task.round.number
         me.journal.keep_scores(number, seal_scores(me, task, posted))

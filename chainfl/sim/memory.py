@@ -9,6 +9,7 @@ from chainfl.codec.commitments import keccak256
 from chainfl.codec.header import encode_header
 from chainfl.errors import BlobNotFoundError, BlobTooLargeError
 from chainfl.ports import SealedScores, SealedUpdate
+from chainfl.protocol.admission import Admission
 from chainfl.protocol.proof import Evidence
 from chainfl.protocol.state import Call, Task
 from chainfl.protocol.world import World
@@ -47,6 +48,12 @@ class MemoryLedger:
     chain: Chain
     address: Address
     me: Address
+    operator: Address | None = None
+
+    @property
+    def key(self) -> Address:
+        """Who sends: the account itself, or its operator."""
+        return self.operator or self.me
 
     def task(self) -> Task:
         """The task as it stands."""
@@ -60,10 +67,15 @@ class MemoryLedger:
         """Whether the draw is open: blocks that it waits for are made on demand."""
         return self.task().round.draw_block != 0
 
-    def enrol(self) -> None:
+    def enrol(self, admission: Admission | None = None) -> None:
         """Take part from the next draw on."""
         with self.chain.lock:
-            self.chain.world.enrol(self._call(), self.address)
+            if admission is not None:
+                self.chain.world.enrol_admitted(self._call(), self.address, self.me, admission)
+            elif self.operator is None:
+                self.chain.world.enrol(self._call(), self.address)
+            else:
+                self.chain.world.enrol_for(self._call(), self.address, self.me)
 
     def leave(self) -> None:
         """Take no part in later draws."""
@@ -161,7 +173,7 @@ class MemoryLedger:
             return self.chain.world.claim(self._call(), self.address, rounds)
 
     def _call(self) -> Call:
-        return self.chain.call(self.me)
+        return self.chain.call(self.key)
 
 
 class MemoryStore:

@@ -150,8 +150,14 @@ def play_round(net: Network) -> PlayedRound:
 
 
 def training(task: Task) -> list[Id]:
-    """Who trains in the round, by id."""
-    return [account.id for address in task.addresses if trains(task, account := task.accounts[address])]
+    """Who trains in the round, by id. Where workers were drawn, nobody else is looked at."""
+    drawn = task.round.drawn
+    assert drawn is not None
+    everybody = range(1, len(task.addresses) + 1)
+    named = (
+        everybody if drawn.workers is None else sorted({*drawn.committee, *drawn.proposers, *drawn.workers})
+    )
+    return [account.id for id_ in named if trains(task, account := task.by_id(Id(id_)))]
 
 
 def scoring(task: Task) -> list[Id]:

@@ -4,9 +4,9 @@ K updates, D parameters. Hostile participants are hostile in every role they get
 committee is limited to half, those beyond it behave as honest ones for that round.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,21 @@ from chainfl.codec.commitments import training_seed
 from chainfl.codec.scores import ScoreKind, Scores, accuracy_score, loss_score
 from chainfl.learning.attacks import (
     ABSURD_LOSS,
+    Flats,
     Scene,
     ValidatorAttack,
     Values,
     WorkerAttack,
+    backdoor,
     forged_scores,
     forged_update,
 )
 from chainfl.learning.dataset import Labels, Samples
-from chainfl.learning.evaluate import Score, score_many
-from chainfl.learning.models import Flat
-from chainfl.learning.train import Job, Recipe, train_many
+from chainfl.learning.forked import shared_rows
+from chainfl.learning.learner import Flat, Job, Learner, score_all
+from chainfl.learning.privacy import Privacy, private_update, seeded_normal
+from chainfl.learning.score import Score
+from chainfl.learning.spread import Spread
 from chainfl.learning.trainer import Trainer
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
@@ -36,17 +40,30 @@ class Engine(Protocol):
     """Where training runs. The same bits wherever that is."""
 
     def __call__(
-        self, model: str, head_D: Flat, jobs: Sequence[Job], recipe: Recipe, round_: int, out_KD: Flat
+        self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
     ) -> None:
         """Train every job from the head and write its update to its row."""
         ...
 
 
-def train_here(
-    model: str, head_D: Flat, jobs: Sequence[Job], recipe: Recipe, round_: int, out_KD: Flat
-) -> None:
+@runtime_checkable
+class ScoringEngine(Protocol):
+    """An engine that scores too, where it trains."""
+
+    def score(
+        self, learner: Learner, flats_KD: Sequence[Flat], judges: Sequence[Job]
+    ) -> tuple[tuple[Score, ...], ...]:
+        """For each model its scores by every judge."""
+        ...
+
+
+_SPREAD: Final = Spread()
+"""Processes that were forked for one run serve the next one with the same app."""
+
+
+def train_here(learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat) -> None:
     """On the cores of this machine."""
-    train_many(model, head_D, jobs, recipe, round_=round_, out_KD=out_KD)
+    _SPREAD(learner, head_D, jobs, round_, out_KD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,35 +110,44 @@ class Population:
     train_all: Engine = train_here
     _rows: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
     _wrong: dict[str, Labels] = field(default_factory=dict)
+    _stamped: dict[Id, Samples] = field(default_factory=dict)
+    privacy: Privacy | None = None
+    preview: Callable[[Task, Flat, Flats, int], Callable[[Flat], Flat] | None] | None = None
 
     @property
-    def model(self) -> str:
-        """The model that all train."""
-        return next(iter(self.trainers.values())).spec.model
+    def learner(self) -> Learner:
+        """The app that all run."""
+        return next(iter(self.trainers.values())).learner
 
     def updates(self, task: Task, head_D: Flat, ids: Sequence[Id]) -> NDArray[np.float32]:
         """Everybody's update of the round, KxD in the order of the ids; valid until the next call."""
         hostile = self.adversary.trainers(task, ids)
         jobs = [
-            Job(self._train_on(id_, id_ in hostile), self.trainers[id_].seed(task.round.number))
+            self.trainers[id_].train_job(task.round.number, self._train_on(id_, id_ in hostile))
             for id_ in ids
         ]
         rows_KD = self._room(len(ids), len(head_D))
-        recipe = self.trainers[ids[0]].spec.recipe
-        self.train_all(self.model, head_D, jobs, recipe, task.round.number, rows_KD)
+        self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
+        self._protect(task, head_D, ids, rows_KD)
         self._forge_updates(task, head_D, ids, hostile, rows_KD)
         return rows_KD
 
     def judge(self, task: Task, flats_KD: Sequence[Flat], ids: Sequence[Id]) -> dict[Id, tuple[int, ...]]:
         """Each validator's scores of these models, as integers."""
-        judges = [self.held_out(task, id_) for id_ in ids]
-        by_model = score_many(self.model, flats_KD, judges)
+        judges = [self.trainers[id_].score_job(self.held_out(task, id_)) for id_ in ids]
+        by_model = self.scores(flats_KD, judges)
         return {
             id_: tuple(as_score(scores[v], task.config.rule) for scores in by_model)
             for v, id_ in enumerate(ids)
         }
 
-    def held_out(self, task: Task, id_: Id) -> Samples:
+    def scores(self, flats_KD: Sequence[Flat], judges: Sequence[Job]) -> tuple[tuple[Score, ...], ...]:
+        """For each model its scores by every judge, from wherever the engine scores."""
+        if isinstance(self.train_all, ScoringEngine):
+            return self.train_all.score(self.learner, flats_KD, judges)
+        return score_all(self.learner, flats_KD, judges)
+
+    def held_out(self, task: Task, id_: Id) -> Any:
         """What a validator scores with: its held-out samples, under wrong labels if that is its attack."""
         clean = self.trainers[id_].held_out
         attack = self.adversary.validator
@@ -138,8 +164,11 @@ class Population:
         active = self.active_validators(task)
         if attack is None:
             return dict(honest)
+
+        # A copying colluder posts the entries of the first one, known to it before it commits.
         first = next((honest[id_].entries for id_ in active if id_ in honest), None)
         answer = dict[Id, Scores]()
+
         for id_, scores in honest.items():
             entries: tuple[int, ...] | None = scores.entries
             if id_ in active:
@@ -154,12 +183,24 @@ class Population:
     def _friends(self, task: Task) -> list[int]:
         return [index for index, id_ in enumerate(task.round.order) if id_ in self.adversary.ids]
 
-    def _train_on(self, id_: Id, is_hostile: bool) -> Samples:
+    def _train_on(self, id_: Id, is_hostile: bool) -> Any:
         clean = self.trainers[id_].train_on
         attack = self.adversary.worker
+        if is_hostile and attack is not None and attack.trigger is not None:
+            return self._triggered(id_, clean, attack.trigger)
         if not is_hostile or attack is None or attack.labels is None:
             return clean
         return clean.with_labels(self._wrong_labels(attack.name, clean))
+
+    def _triggered(
+        self, id_: Id, clean: Samples, trigger: Callable[[int, Values], backdoor.Trigger]
+    ) -> Samples:
+        """The samples of a colluder with a backdoor, made once."""
+        if id_ not in self._stamped:
+            values = self.adversary.values
+            colluder = sorted(self.adversary.ids).index(id_) if id_ in self.adversary.ids else 0
+            self._stamped[id_] = backdoor.poison_with(clean, trigger(colluder, values), values["part"])
+        return self._stamped[id_]
 
     def _wrong_labels(self, name: str, samples: Samples) -> Labels:
         """The whole data set's labels under an attack, made once and shared."""
@@ -171,6 +212,14 @@ class Population:
             )
         return self._wrong[name]
 
+    def _protect(self, task: Task, head_D: Flat, ids: Sequence[Id], rows_KD: Flat) -> None:
+        """Clip and noise every update, from a seed of its own: a simulation is to give the same bits again."""
+        if self.privacy is None:
+            return
+        for id_, row_D in zip(ids, rows_KD, strict=True):
+            seed = training_seed(self.adversary.seed, "privacy", id_, task.round.number)
+            row_D[:] = private_update(head_D, row_D, self.privacy, seeded_normal(seed))
+
     def _forge_updates(
         self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
     ) -> None:
@@ -180,15 +229,28 @@ class Population:
         at = [index for index, id_ in enumerate(ids) if id_ in hostile]
         honest_HD = rows_KD[at]
         workers = max(len(hostile), sum(id_ not in task.round.committee for id_ in ids))
+        others_ND, preview = self._seen_by_all(task, head_D, ids, hostile, rows_KD)
         for own, index in enumerate(at):
             seed = training_seed(self.adversary.seed, "attack", ids[index], task.round.number)
-            scene = Scene(head_D, honest_HD, own, workers, seed)
+            scene = Scene(head_D, honest_HD, own, workers, seed, others_ND, preview)
             rows_KD[index] = forged_update(attack, self.adversary.values, scene)
+
+    def _seen_by_all(
+        self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
+    ) -> tuple[Flats, Callable[[Flat], Flat] | None]:
+        """What only omniscient attackers see: the honest workers' updates, and what the rule makes of a forged one."""
+        attack = self.adversary.worker
+        if attack is None or not attack.is_omniscient:
+            return np.empty((0, 0), np.float32), None
+        members = set(task.round.committee)
+        others_ND = rows_KD[[k for k, id_ in enumerate(ids) if id_ not in hostile and id_ not in members]]
+        preview = self.preview(task, head_D, others_ND, len(hostile)) if self.preview is not None else None
+        return others_ND, preview
 
     def _room(self, rows: int, size: int) -> NDArray[np.float32]:
         """Rows for this round's updates; the memory is used again from round to round."""
         if self._rows.shape[0] < rows or self._rows.shape[1] != size:
-            self._rows = np.empty((rows, size), np.float32)
+            self._rows = shared_rows(rows, size)
         return self._rows[:rows]
 
 

@@ -50,6 +50,7 @@ def _cmfl(
 ) -> Experiment:
     """CMFL's settings: 10 % active, of these 40 % the committee, 40 % kept, one step a round, 10 % hostile."""
     committee = int(active * 0.4) | 1
+
     return Experiment(
         dataset=dataset,
         partition=partition,

@@ -25,6 +25,7 @@ from chainfl.protocol.views import ordered_roots
 from chainfl.sim.memory import MemoryLedger
 from chainfl.sim.network import Network
 from chainfl.sim.population import Population
+from chainfl.sim.robust.rule import RobustRule
 from chainfl.types import Digest, Id, Phase
 
 _SALT = bytes(32)
@@ -76,6 +77,8 @@ class QuickNetwork(Network):
     names: dict[Id, Digest] = field(default_factory=dict)
     scores: dict[Id, bytes] = field(default_factory=dict)
     proposed: Vector | None = None
+    robust: RobustRule | None = None
+    hostile: frozenset[Id] = frozenset()
 
     def commit_updates(self, ids: Sequence[Id]) -> None:
         """Train everybody side by side; commit to what can be encoded."""
@@ -85,12 +88,15 @@ class QuickNetwork(Network):
         self.updates, self.names = {}, {}
         if not ids:
             return
+        self.hostile = frozenset(self.population.adversary.trainers(task, ids))
+
         head_D: Flat = decode(self.head, task.config.scale)
         for id_, row_D in zip(ids, self.population.updates(task, head_D, ids), strict=True):
             try:
                 self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
             except ParameterRangeError:
                 continue
+
             self.names[id_] = named.add(self.updates[id_])
             name = self.names[id_]
             sealed = self._seal(task, Phase.TRAIN, id_, worker_payload(name, name, self._samples(id_)))
@@ -166,6 +172,8 @@ class QuickNetwork(Network):
         tallied = task.round.decided
         ordered = [self.updates[id_] for id_ in task.round.order]
         included = [u_D for u_D, counts in zip(ordered, tallied.included, strict=True) if counts]
+        if self.robust is not None:
+            return (), self.robust.next_model(task, self.head, self.updates)
         if task.config.rule.is_on_ranks:
             return tallied.shares, combine_ranks(self.head, included, tallied.shares)
         shares = attested_shares(task, included) if task.config.rule.is_attested else tallied.shares

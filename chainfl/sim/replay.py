@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from chainfl.audit.history import PlayedRound
-from chainfl.blobs import get_record, name_model, put_model
+from chainfl.blobs import get_manifest, name_model, put_model
 from chainfl.codec import plain_json
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.json_codec import unpack
-from chainfl.codec.records import Manifest
+from chainfl.codec.manifest import AnyManifest, decode_manifest
 from chainfl.codec.scores import Scores, unavailable
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.dataset import Dataset
 from chainfl.learning.datasets import load
-from chainfl.learning.models import initial_flat
 from chainfl.learning.partition import Parts, partition
-from chainfl.learning.trainer import Trainer, record_layout, spec_of_manifest
+from chainfl.learning.taskapp import is_builtin
+from chainfl.learning.trainer import Trainer, spec_of_manifest
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.fold import take
@@ -35,11 +35,13 @@ from chainfl.protocol.world import World
 from chainfl.roles.miner import propose
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import judge, seal_scores
+from chainfl.sim.dealing import ReplayParticipant as ReplayParticipant
+from chainfl.sim.dealing import app_trainers
 from chainfl.sim.faithful import SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network, play_round
 from chainfl.sim.population import Adversary, Population
-from chainfl.types import Address, Id, Phase, TaskConfig
+from chainfl.types import Address, Id, Phase, Role, TaskConfig
 
 _KEEPER, _SPONSOR, _REGISTRY = (Address(keccak256(n)[:20]) for n in (b"keeper", b"sponsor", b"registry"))
 DEVNET_SEED: Final = 7
@@ -53,22 +55,11 @@ class Trace:
     chain_id: int
     task: Address
     config: TaskConfig
-    manifest: Manifest
+    manifest: AnyManifest
     accounts: Mapping[Id, Address]
     rounds: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayParticipant:
-    """One participant as `--participants` describes it: its part of a data set, its master seed, its attack."""
-
-    client: int
-    clients: int
-    partition: str = "iid"
-    partition_seed: int = 0
-    master_seed: int = 0
-    dataset: str | None = None
-    attack: str | None = None
+    roles: Mapping[Id, Role] = field(default_factory=dict)
+    """As what the list of who may join admitted them, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +93,21 @@ def read_trace(path: Path, store: BlobStore | None = None) -> Trace:
             raise InputError(
                 f"{path} is no trace with terms: {name} is missing; take chainfl task trace --json"
             )
+
     config = unpack(TaskConfig, metrics["config"])
     try:
         chain_id = int(metrics["chain_id"])
         accounts = {
             Id(int(id_)): Address(_hex(path, "accounts", a)) for id_, a in metrics["accounts"].items()
         }
+        roles = {Id(int(id_)): Role(role) for id_, role in metrics.get("roles", {}).items()}
         rounds = [one for one in metrics["rounds"] if one.get("model_root") is not None]
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is no trace: {error}; take chainfl task trace --json") from None
+
     task = Address(_hex(path, "task", metrics["task"]))
-    return Trace(
-        chain_id, task, config, _manifest(path, metrics.get("manifest"), config, store), accounts, rounds
-    )
+    manifest = _manifest(path, metrics.get("manifest"), config, store)
+    return Trace(chain_id, task, config, manifest, accounts, rounds, roles)
 
 
 def read_participants(path: Path) -> dict[Id, ReplayParticipant]:
@@ -131,7 +124,9 @@ def read_participants(path: Path) -> dict[Id, ReplayParticipant]:
         raise InputError(f"{path}: participants map enrolment ids to client, clients, …: {error}") from None
 
 
-def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[str, object]:
+def participants_of(
+    names: Sequence[str], attacks: Mapping[str, str], dataset: str | None = None
+) -> dict[str, object]:
     """The participants of a devnet, in order of enrolment: iid parts, as `chainfl devnet up` deals them."""
     return {
         "participants": {
@@ -141,6 +136,7 @@ def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[st
                     len(names),
                     partition_seed=DEVNET_SEED,
                     master_seed=DEVNET_SEED,
+                    dataset=dataset,
                     attack=attacks.get(name),
                 )
             )
@@ -153,7 +149,10 @@ def participants_of(names: Sequence[str], attacks: Mapping[str, str]) -> dict[st
 
 
 def replay(
-    trace: Trace, described: Mapping[Id, ReplayParticipant], data: str | Path | None = None
+    trace: Trace,
+    described: Mapping[Id, ReplayParticipant],
+    data: str | Path | None = None,
+    app: str | None = None,
 ) -> Iterator[Replayed]:
     """Play the rounds of a trace with these participants; each comes with whether the chain's root was the same.
 
@@ -164,7 +163,12 @@ def replay(
     missing = sorted(set(trace.accounts) - set(described))
     if missing:
         raise InputError(f"participants {', '.join(map(str, missing))} of the trace are not described")
-    population = Population(_trainers(trace, described, data), 0, Adversary())
+    wanted = {id_: described[id_] for id_ in sorted(trace.accounts)}
+    if is_builtin(trace.manifest):
+        trainers = _trainers(trace, wanted, data)
+    else:
+        trainers = app_trainers(trace.manifest, wanted, app)
+    population = Population(trainers, 0, Adversary())
     net = _network(trace, population)
     for record in trace.rounds:
         net.record = record
@@ -321,27 +325,31 @@ def _network(trace: Trace, population: Population) -> ReplayNetwork:
     store = MemoryStore()
     config = trace.config
     first = name_model(
-        encode(initial_flat(trace.manifest.model, trace.manifest.seed), config.scale),
-        config.scale,
-        record_layout(trace.manifest.model),
+        encode(population.learner.initial(), config.scale), config.scale, population.learner.layout
     )
+
+    # Another version of torch or of the model would give another model in every round: say so at once.
     if first.node.root != config.first_root:
         raise VerificationError(
-            f"the first model of {trace.manifest.model} has root {first.node.root.hex()} here, "
-            f"the task's has {config.first_root.hex()}"
+            f"the first model has root {first.node.root.hex()} here, the task's has {config.first_root.hex()}"
         )
     put_model(store, first)
     chain.world.create_task(
         chain.call(_SPONSOR), trace.task, config, config.rounds * min(BUDGET, config.min_stake // 5)
     )
+
     task = chain.world.tasks[trace.task]
     shared = SharedTraining(population)
     participants = dict[Address, Participant]()
+
     for id_, account in sorted(trace.accounts.items()):
+        if id_ in trace.roles:
+            take(task, events.Admitted(account, trace.roles[id_]), 0)
         take(task, events.Enrolled(id_, account), 0)
         ledger = MemoryLedger(chain, trace.task, account)
         trainer = SharedTrainer(shared, ledger, id_)
         participants[account] = Participant(ledger, store, trainer, MemoryJournal(keccak256(account)))
+
     keeper = MemoryLedger(chain, trace.task, _KEEPER)
     return ReplayNetwork(chain, keeper, store, participants, {}, population=population)
 
@@ -350,14 +358,12 @@ def _trainers(
     trace: Trace, described: Mapping[Id, ReplayParticipant], data: str | Path | None
 ) -> dict[Id, Trainer]:
     """Every participant's trainer, made as its node makes it."""
-    manifest = trace.manifest
-    spec = spec_of_manifest(manifest)
+    spec = spec_of_manifest(trace.manifest)
     loaded: dict[str, Dataset] = {}
     dealt: dict[tuple[str, str, int, int], Parts] = {}
     trainers = {}
-    for id_ in sorted(trace.accounts):
-        one = described[id_]
-        name = one.dataset or manifest.dataset
+    for id_, one in described.items():
+        name = one.dataset or spec.dataset
         if name not in loaded:
             loaded[name] = load(name, data)
         dataset = loaded[name]
@@ -366,6 +372,7 @@ def _trainers(
             dealt[key] = partition(dataset, one.partition, one.clients, one.partition_seed)
         if not 0 <= one.client < one.clients:
             raise InputError(f"participant {id_}: client {one.client} of {one.clients}: parts count from 0")
+
         trainer = Trainer.of_rows(
             spec, dataset, dealt[key][one.client], master_seed=one.master_seed, id_=one.client
         )
@@ -387,15 +394,17 @@ def _one_too_high(model_D: Vector) -> Vector:
     return wrong
 
 
-def _manifest(path: Path, encoded_hex: str | None, config: TaskConfig, store: BlobStore | None) -> Manifest:
+def _manifest(
+    path: Path, encoded_hex: str | None, config: TaskConfig, store: BlobStore | None
+) -> AnyManifest:
     if encoded_hex is not None:
         encoded = _hex(path, "manifest", encoded_hex)
         if Cid.of(encoded, Codec.DAG_CBOR).digest != config.manifest:
             raise VerificationError(f"{path}: its manifest is not the one that the task names")
-        return Manifest.decode(encoded)
+        return decode_manifest(encoded)
     if store is None:
         raise InputError(f"{path} has no manifest: name the task's store with --store dir:…")
-    return get_record(store, Cid.dag_cbor(config.manifest), Manifest)
+    return get_manifest(store, config.manifest)
 
 
 def _hex(path: Path, name: str, text: Any) -> bytes:

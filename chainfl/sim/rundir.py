@@ -4,11 +4,15 @@ A checkpoint names the file that holds the head's model; it is replaced only onc
 be killed at any moment and goes on from the last round that was written.
 """
 
+import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from chainfl.codec import merkle
 from chainfl.codec.json_codec import pack, unpack
@@ -17,15 +21,13 @@ from chainfl.errors import InputError
 from chainfl.protocol.stake import Registry
 from chainfl.protocol.state import Task
 from chainfl.sim.experiment import Experiment, as_plain, from_plain
+from chainfl.sim.extend import extend
 from chainfl.sim.quick import QuickNetwork
+from chainfl.sim.robust.play import Memory
 from chainfl.sim.run import RoundMetrics, head_of
+from chainfl.sim.runfiles import CHECKPOINT, EXPERIMENT, METRICS, read_json, write_whole
 from chainfl.sim.selfish import SelfishFacts
 from chainfl.sim.simulation import TASK, Simulation
-
-EXPERIMENT: Final = "experiment.json"
-METRICS: Final = "metrics.jsonl"
-CHECKPOINT: Final = "checkpoint.json"
-BLOBS: Final = "blobs"
 
 Facts = TypeVar("Facts", RoundMetrics, SelfishFacts)
 
@@ -41,9 +43,7 @@ class Plan:
 
 def start(folder: Path, plan: Plan) -> None:
     """Make the folder of a new run."""
-    open_folder(
-        folder, {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
-    )
+    open_folder(folder, _plain(plan))
 
 
 def open_folder(folder: Path, plain: Mapping[str, Any]) -> None:
@@ -67,10 +67,36 @@ def read_plan(folder: Path) -> Plan:
     Raises:
         InputError: there is no run in it, or its file is damaged.
     """
-    plain = read_json(folder / EXPERIMENT, "no run is in this folder")
+    plain = read_json(folder / EXPERIMENT, "no run is in this folder; start one with --run")
     if not isinstance(plain, dict) or not {"experiment", "faithful", "data"} <= plain.keys():
         raise InputError(f"{folder / EXPERIMENT} is damaged: start the run again")
     return Plan(from_plain(plain["experiment"]), bool(plain["faithful"]), plain["data"])
+
+
+def lengthen(folder: Path, plan: Plan, rounds: int | None) -> Plan:
+    """The plan with so many rounds in all, written down before any of them is played.
+
+    Raises:
+        InputError: the run has more already.
+    """
+    if rounds is None or rounds == plan.experiment.rounds:
+        return plan
+    expect_more(folder, plan.experiment.rounds, rounds)
+    longer = replace(plan, experiment=replace(plan.experiment, rounds=rounds))
+    write_whole(folder / EXPERIMENT, json.dumps(_plain(longer), indent=2) + "\n")
+    return longer
+
+
+def expect_more(folder: Path, before: int, rounds: int) -> None:
+    """Refuse to make a run shorter."""
+    if rounds < before:
+        raise InputError(
+            f"{folder}: the run has {before} rounds, and --rounds counts them all: give more than {before}"
+        )
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    return {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
 
 
 def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) -> None:
@@ -79,9 +105,12 @@ def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) ->
     chain = simulation.net.chain
     with (folder / METRICS).open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(one.as_plain()) + "\n")
+
     head = f"head-{one.round}.bin"
     if isinstance(simulation.net, QuickNetwork):
         write_whole(folder / head, to_bytes(head_of(simulation)))
+        keep_memory(folder, one.round, simulation.net)
+
     state = {
         "round": one.round,
         "head": head,
@@ -91,15 +120,43 @@ def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) ->
         "registry": pack(chain.world.registry),
         "task": pack(simulation.net.task),
     }
+
+    # The checkpoint comes last: whatever dies before it goes on from the round before.
     write_whole(folder / CHECKPOINT, json.dumps(state))
     forget_other_heads(folder, head)
 
 
 def forget_other_heads(folder: Path, head: str) -> None:
-    """Only the checkpoint's model is kept."""
-    for old in folder.glob("head-*.bin"):
-        if old.name != head:
+    """Only the checkpoint's model is kept, and what the rule remembers beside it."""
+    memory = head.replace("head-", "memory-").replace(".bin", ".npz")
+    for old in (*folder.glob("head-*.bin"), *folder.glob("memory-*.npz")):
+        if old.name not in (head, memory):
             old.unlink()
+
+
+def keep_memory(folder: Path, round_: int, net: QuickNetwork) -> None:
+    """Write down what a rule of the simulator's own remembers, if it remembers anything."""
+    arrays = net.robust.memory.as_arrays() if net.robust is not None else {}
+    if arrays:
+        whole = io.BytesIO()
+        np.savez(whole, **arrays)  # type: ignore[arg-type]
+        write_whole(folder / f"memory-{round_}.npz", whole.getvalue())
+
+
+def restore_memory(folder: Path, round_: int, net: QuickNetwork) -> None:
+    """Give the rule back what it remembered.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = folder / f"memory-{round_}.npz"
+    if net.robust is None or not path.exists():
+        return
+    try:
+        with np.load(path) as arrays:
+            net.robust.memory = Memory.from_arrays(dict(arrays))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
 
 
 def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
@@ -114,6 +171,7 @@ def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
     state = read_json(folder / CHECKPOINT, "there is no checkpoint")
     chain = simulation.net.chain
     net = simulation.net
+
     try:
         task = unpack(Task, state["task"])
         registry = unpack(Registry, state["registry"])
@@ -123,11 +181,17 @@ def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
         head = str(state["head"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
-    if task.config != net.task.config:
+
+    wanted = net.task.config
+    if replace(task.config, rounds=wanted.rounds) != wanted or task.config.rounds > wanted.rounds:
         raise InputError(f"{folder}: the checkpoint is of another experiment than {EXPERIMENT}")
+
     chain.world.tasks[TASK], chain.world.registry = task, registry
+    if task.config.rounds < wanted.rounds:
+        extend(chain, TASK, wanted.rounds)
     if isinstance(net, QuickNetwork):
         net.head = read_head(folder / head, task.config.dimension, task.head_root)
+        restore_memory(folder, round_, net)
     return read_facts(folder / METRICS, round_, RoundMetrics)
 
 
@@ -157,20 +221,3 @@ def read_facts(path: Path, rounds: int, kind: type[Facts]) -> list[Facts]:
         raise InputError(f"{path} is damaged: it does not hold rounds 1 to {rounds}")
     write_whole(path, "".join(line + "\n" for line in lines))
     return facts
-
-
-def read_json(path: Path, missing: str) -> Any:
-    """What a JSON file holds; `missing` is said where there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: {missing}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Whole or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(content.encode() if isinstance(content, str) else content)
-    fresh.replace(path)

@@ -14,19 +14,24 @@ from numpy.typing import NDArray
 
 from chainfl.codec import merkle
 from chainfl.codec.commitments import training_seed
+from chainfl.codec.scores import loss_score
 from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import InputError
-from chainfl.learning.dataset import Dataset, Samples
+from chainfl.learning.attacks import poisoned, worker_attack
+from chainfl.learning.dataset import Dataset, Rows, Samples
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import score, score_many
 from chainfl.learning.models import Flat, initial_flat
-from chainfl.learning.partition import partition
+from chainfl.learning.partition import alike, partition
 from chainfl.learning.train import Job, Recipe, train, train_many
 from chainfl.names import unknown
-from chainfl.protocol.combine import combine
+from chainfl.protocol.combine import combine, pairwise_squared_distances
+from chainfl.protocol.varsel import varsel_shares, varsel_weights
 from chainfl.sim.experiment import Selfish as Selfish
+from chainfl.sim.experiment import parse_method
+from chainfl.sim.judged import judged_shares
 from chainfl.sim.varsel import choose, step_shares
-from chainfl.types import TOTAL
+from chainfl.types import TOTAL, WAD, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,9 @@ class SelfishFacts:
     external: int
     external_share: float
     seconds: float
+    external_weight: float = 0.0
+    """1'w: how many internal clients the external ones together count as."""
+    hostile_share: float = 0.0
 
     def as_plain(self) -> dict[str, object]:
         """The facts as JSON holds them."""
@@ -56,7 +64,7 @@ class SelfishSetup:
     @property
     def external(self) -> int:
         """N."""
-        return len(self.clients) - self.experiment.internal
+        return self.experiment.external
 
     def rng(self, round_: int) -> np.random.Generator:
         """The random numbers of a round's sampling."""
@@ -71,9 +79,10 @@ class SelfishSetup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """The models that count in a round, the share of each, and how many external ones there are."""
+    """The models that count in a round, whose they are, the share of each, and how many external ones there are."""
 
     models: NDArray[np.float32]
+    ids: Sequence[int]
     shares: Sequence[int]
     external: int
 
@@ -83,75 +92,154 @@ Method = Callable[[SelfishSetup, Flat, int], Step]
 
 def _varsel(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Norms of all, updates of the sampled; the parts minimise the variance bound."""
-    internal = setup.experiment.internal
-    rows = setup.updates(head_D, range(len(setup.clients)), round_)
-    vectors = [encode(row, setup.experiment.scale) for row in rows]
-    chosen = choose(vectors[:internal], vectors[internal:], setup.experiment.budget, setup.rng(round_))
-    return Step(rows, step_shares(internal, chosen, setup.external), len(chosen.sampled))
+    experiment = setup.experiment
+    if experiment.drawn:
+        return _varsel_of_drawn(setup, head_D, round_)
+
+    internal = experiment.internal
+    ids = range(len(setup.clients))
+    rows = setup.updates(head_D, ids, round_)
+    vectors = [encode(row, experiment.scale) for row in rows]
+    chosen = choose(vectors[:internal], vectors[internal:], experiment.budget, setup.rng(round_))
+    return Step(rows, ids, step_shares(internal, chosen, setup.external), len(chosen.sampled))
+
+
+def _varsel_of_drawn(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
+    """As on a chain: no norms first; the exact weights are over the updates of all who were drawn."""
+    experiment = setup.experiment
+    ids = _with_internal(setup, _drawn(setup, round_))
+    rows = setup.updates(head_D, ids, round_)
+    internals = [k < experiment.internal for k in ids]
+    distances = pairwise_squared_distances([encode(row, experiment.scale) for row in rows])
+    weights = varsel_weights(distances, internals, experiment.budget)
+    return Step(rows, ids, varsel_shares(weights, internals), sum(map(bool, weights[experiment.internal :])))
+
+
+def _softmax(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
+    """Internal clients judge every update by its loss on their data; the contract's softmax makes the shares."""
+    experiment = setup.experiment
+    _, values = parse_method(experiment.method)
+    ids = _with_internal(setup, _drawn(setup, round_))
+    rows = setup.updates(head_D, ids, round_)
+
+    # What a committee judges on a chain are the bytes that were submitted.
+    submitted = [decode(encode(row, experiment.scale), experiment.scale) for row in rows]
+    judged = score_many(experiment.model, submitted, setup.clients[: experiment.internal])
+    scores_KM = [[loss_score(each.loss) for each in row] for row in judged]
+    statistic = Statistic.MEAN if values["mean"] else Statistic.MEDIAN
+    shares = judged_shares(scores_KM, int(values["beta"] * WAD), statistic)
+    return Step(rows, ids, shares, len(ids) - experiment.internal)
+
+
+def _oracle(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
+    """What nobody can know: as FedAvg, drawn from the honest external clients only."""
+    honest = setup.experiment.honest
+    wanted = min(_draw_size(setup), len(honest))
+    places = setup.rng(round_).permutation(len(honest))[:wanted]
+    ids = _with_internal(setup, sorted(honest[place] for place in places))
+    return _equal(setup.updates(head_D, ids, round_), ids, setup)
 
 
 def _local(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """The internal clients alone."""
-    return _equal(setup.updates(head_D, range(setup.experiment.internal), round_), setup)
+    ids = range(setup.experiment.internal)
+    return _equal(setup.updates(head_D, ids, round_), ids, setup)
 
 
 def _fedavg(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """A random set of the budget's size beside the internal clients, all alike."""
-    return _equal(setup.updates(head_D, _with_internal(setup, _drawn(setup, round_)), round_), setup)
+    ids = _with_internal(setup, _drawn(setup, round_))
+    return _equal(setup.updates(head_D, ids, round_), ids, setup)
 
 
 def _fedprox(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """As FedAvg, with local training held near the head."""
     ids = _with_internal(setup, _drawn(setup, round_))
     mu = setup.experiment.proximal
-    return _equal(setup.updates(head_D, ids, round_, proximal=mu), setup)
+    return _equal(setup.updates(head_D, ids, round_, proximal=mu), ids, setup)
 
 
 def _skew(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Power of choice: of twice the budget's number drawn at random, those with the highest loss of the head."""
-    drawn = _drawn(setup, round_, 2 * setup.experiment.budget)
+    drawn = _drawn(setup, round_, setup.experiment.drawn or 2 * setup.experiment.budget)
     judged = score_many(setup.experiment.model, [head_D], [setup.clients[k] for k in drawn])[0]
     by_loss = sorted(range(len(drawn)), key=lambda place: (-judged[place].loss, drawn[place]))
     chosen = sorted(drawn[place] for place in by_loss[: setup.experiment.budget])
-    return _equal(setup.updates(head_D, _with_internal(setup, chosen), round_), setup)
+    ids = _with_internal(setup, chosen)
+    return _equal(setup.updates(head_D, ids, round_), ids, setup)
 
 
 def _ocs(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """Optimal client sampling: by the size of the update, weighed so that the mean stays what it is."""
     internal = setup.experiment.internal
     budget = setup.experiment.budget
-    rows = setup.updates(head_D, range(len(setup.clients)), round_)
+    ids = range(len(setup.clients))
+    rows = setup.updates(head_D, ids, round_)
     sizes = np.linalg.norm(rows[internal:] - head_D, axis=1)
     chances = sampling_chances(sizes, budget)
     taken = setup.rng(round_).random(setup.external) < chances
     inverse = np.where(taken, 1 / np.maximum(chances, 1e-12), 0) / setup.external * budget
     weights = np.concatenate([np.ones(internal), inverse])
-    return Step(rows, whole_shares(list(weights / weights.sum())), int(taken.sum()))
+    return Step(rows, ids, whole_shares(list(weights / weights.sum())), int(taken.sum()))
 
 
 def _per_fl(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
     """First-order MAML: each step's gradient is taken after one step ahead; internal clients adapt it later."""
     ids = _with_internal(setup, _drawn(setup, round_))
     rows = np.stack([_maml(setup, head_D, k, round_) for k in ids])
-    return _equal(rows, setup)
+    return _equal(rows, ids, setup)
 
 
 METHODS: Final[Mapping[str, Method]] = {
     "varsel": _varsel,
+    "softmax": _softmax,
     "local": _local,
     "fedavg": _fedavg,
     "fedprox": _fedprox,
     "skew": _skew,
     "ocs": _ocs,
     "per-fl": _per_fl,
+    "oracle": _oracle,
 }
 """The step of each method; the names are `SELFISH_METHODS`."""
 
 SELFISH: Final[Mapping[str, Selfish]] = {
+    "selfish-small": Selfish(
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=20,
+        external_samples=150,
+        clients=42,
+        rounds=30,
+        hostile=0.75,
+    ),
+    "selfish-story": Selfish(
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=20,
+        external_samples=150,
+        internal=3,
+        clients=12,
+        drawn=9,
+        budget=9,
+        rounds=20,
+        narrow=0.5,
+        hostile=0.34,
+    ),
+    "selfish-fashion": Selfish(
+        dataset="fashion-mnist",
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=30,
+        external_samples=300,
+        clients=42,
+        rounds=150,
+        hostile=0.75,
+    ),
     "varsel-small": Selfish(clients=30, budget=5, rounds=20),
     "varsel-fashion": Selfish(dataset="fashion-mnist", partition="shards:per=2,size=500"),
     "varsel-mnist": Selfish(
-        dataset="mnist", partition="shards:per=24,size=90", model="varsel-2nn", clients=25, budget=10
+        dataset="mnist", partition="shards:per=24,size=90,next=1", model="varsel-2nn", clients=25, budget=10
     ),
     "varsel-cifar": Selfish(
         dataset="cifar10",
@@ -188,10 +276,33 @@ def set_up_selfish(experiment: Selfish, data: str | None = None) -> SelfishSetup
     dataset = load(experiment.dataset, data)
     seed = training_seed(experiment.seed, "partition", 0, 0)
     parts = partition(dataset, experiment.partition, experiment.clients, seed)
-    clients = [dataset.rows(rows) for rows in parts]
-    return SelfishSetup(
-        experiment, clients, [tests_like(dataset, own) for own in clients[: experiment.internal]]
-    )
+    if experiment.deal == "alike":
+        parts = alike(dataset.y, parts, experiment.internal, training_seed(experiment.seed, "alike", 0, 0))
+    clients = [held_by(experiment, dataset, k, rows) for k, rows in enumerate(parts)]
+    tests = [tests_like(dataset, own) for own in clients[: experiment.internal]]
+    if experiment.test_samples:
+        test_seed = training_seed(experiment.seed, "test", 0, 0)
+        tests = [test.sampled(experiment.test_samples, test_seed) for test in tests]
+    return SelfishSetup(experiment, clients, tests)
+
+
+def held_by(experiment: Selfish, dataset: Dataset, client: int, rows: Rows) -> Samples:
+    """A client's samples: as many as its kind has, each label in its proportion; poisoned where it is hostile."""
+    is_internal = client < experiment.internal
+    most = experiment.internal_samples if is_internal else experiment.external_samples
+    if client in experiment.narrow_clients:
+        rows = rows[np.isin(dataset.y[rows], two_labels(client, dataset.classes))]
+    samples = dataset.rows(rows)
+    if most:
+        samples = samples.sampled(most, training_seed(experiment.seed, "cut", client, 0))
+    if is_internal or client in experiment.honest:
+        return samples
+    return poisoned(samples, worker_attack(experiment.worker_attack)[0], dataset.classes)
+
+
+def two_labels(client: int, classes: int) -> tuple[int, int]:
+    """The labels of a client that holds two only; neighbours hold others."""
+    return 2 * client % classes, (2 * client + 1) % classes
 
 
 def tests_like(dataset: Dataset, own: Samples) -> Samples:
@@ -220,17 +331,24 @@ def play_selfish(setup: SelfishSetup, progress: SelfishProgress | None = None) -
     """
     experiment = setup.experiment
     progress = first_progress(experiment) if progress is None else progress
+    method = METHODS[parse_method(experiment.method)[0]]
+
     for round_ in range(len(progress.facts) + 1, experiment.rounds + 1):
         started = time.perf_counter()
-        step = METHODS[experiment.method](setup, decode(progress.head, experiment.scale), round_)
+        step = method(setup, decode(progress.head, experiment.scale), round_)
         progress.head = combine_models(step.models, step.shares, experiment.scale)
+        external = sum(step.shares[experiment.internal :])
+        honest = [share for k, share in zip(step.ids, step.shares, strict=True) if k < experiment.honest.stop]
+
         one = SelfishFacts(
             round_,
             merkle.root(progress.head).hex(),
             internal_accuracy(setup, decode(progress.head, experiment.scale), round_),
             step.external,
-            sum(step.shares[experiment.internal :]) / TOTAL,
+            external / TOTAL,
             time.perf_counter() - started,
+            experiment.internal * external / max(1, TOTAL - external),  # at most: no internal share at all
+            1 - sum(honest) / TOTAL,
         )
         progress.facts.append(one)
         yield one
@@ -252,17 +370,25 @@ def combine_models(models: NDArray[np.float32], shares: Sequence[int], scale: in
 def internal_accuracy(setup: SelfishSetup, head_D: Flat, round_: int) -> float:
     """The mean over internal clients of the accuracy on their classes; Per-FL adapts to each by one step first."""
     model = setup.experiment.model
-    recipe = setup.experiment.recipe
-    found = []
-    for k, test in enumerate(setup.tests):
-        own_D = head_D
-        if setup.experiment.method == "per-fl":
-            seed = training_seed(setup.experiment.seed, "adapt", k, round_)
-            own_D = train(
-                model, head_D, setup.clients[k], replace(recipe, local_steps=1), seed, round_=round_
-            )
-        found.append(score(model, [own_D], test)[0].accuracy)
+    if setup.experiment.method == "per-fl":
+        found = [
+            score(model, [_adapted(setup, head_D, k, round_)], test)[0].accuracy
+            for k, test in enumerate(setup.tests)
+        ]
+    else:
+        # Internal clients of the same classes have the same test samples, which are looked at once.
+        distinct = {test.rows.tobytes(): test for test in setup.tests}
+        judged = dict(zip(distinct, score_many(model, [head_D], list(distinct.values()))[0], strict=True))
+        found = [judged[test.rows.tobytes()].accuracy for test in setup.tests]
     return sum(found) / len(found)
+
+
+def _adapted(setup: SelfishSetup, head_D: Flat, client: int, round_: int) -> Flat:
+    """The head after one step on an internal client's data."""
+    experiment = setup.experiment
+    seed = training_seed(experiment.seed, "adapt", client, round_)
+    recipe = replace(experiment.recipe, local_steps=1)
+    return train(experiment.model, head_D, setup.clients[client], recipe, seed, round_=round_)
 
 
 def sampling_chances(sizes_N: NDArray[np.floating[Any]], budget: int) -> NDArray[np.float64]:
@@ -294,9 +420,13 @@ def _maml(setup: SelfishSetup, head_D: Flat, client: int, round_: int) -> Flat:
     return model_D
 
 
+def _draw_size(setup: SelfishSetup) -> int:
+    return setup.experiment.drawn or setup.experiment.budget
+
+
 def _drawn(setup: SelfishSetup, round_: int, count: int | None = None) -> list[int]:
     """External clients drawn at random, by index."""
-    wanted = min(count or setup.experiment.budget, setup.external)
+    wanted = min(count or _draw_size(setup), setup.external)
     places = setup.rng(round_).permutation(setup.external)[:wanted]
     return sorted(int(place) + setup.experiment.internal for place in places)
 
@@ -305,5 +435,6 @@ def _with_internal(setup: SelfishSetup, external: Sequence[int]) -> list[int]:
     return [*range(setup.experiment.internal), *external]
 
 
-def _equal(rows: NDArray[np.float32], setup: SelfishSetup) -> Step:
-    return Step(rows, whole_shares([1 / len(rows)] * len(rows)), len(rows) - setup.experiment.internal)
+def _equal(rows: NDArray[np.float32], ids: Sequence[int], setup: SelfishSetup) -> Step:
+    shares = whole_shares([1 / len(rows)] * len(rows))
+    return Step(rows, ids, shares, len(rows) - setup.experiment.internal)

@@ -2,24 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from chainfl.codec.vector import to_bytes
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
-from chainfl.sim.rundir import (
-    CHECKPOINT,
-    EXPERIMENT,
-    METRICS,
-    forget_other_heads,
-    open_folder,
-    read_facts,
-    read_head,
-    read_json,
-    write_whole,
-)
+from chainfl.sim.rundir import expect_more, forget_other_heads, open_folder, read_facts, read_head
+from chainfl.sim.runfiles import CHECKPOINT, EXPERIMENT, METRICS, read_json, write_whole
 from chainfl.sim.selfish import Selfish, SelfishFacts, SelfishProgress, first_progress
 
 KEY: Final = "selfish"
@@ -39,7 +30,7 @@ def start(folder: Path, plan: SelfishPlan) -> None:
     Raises:
         InputError: there is a run in it already, or it cannot be written.
     """
-    open_folder(folder, {KEY: asdict(plan.experiment), "data": plan.data})
+    open_folder(folder, _plain(plan))
 
 
 def read_plan(folder: Path) -> SelfishPlan | None:
@@ -48,10 +39,28 @@ def read_plan(folder: Path) -> SelfishPlan | None:
     Raises:
         InputError: there is no run in it, or its file is damaged.
     """
-    plain = read_json(folder / EXPERIMENT, "no run is in this folder")
+    plain = read_json(folder / EXPERIMENT, "no run is in this folder; start one with --run")
     if not isinstance(plain, dict) or KEY not in plain:
         return None
     return SelfishPlan(_experiment(plain[KEY]), plain.get("data"))
+
+
+def lengthen(folder: Path, plan: SelfishPlan, rounds: int | None) -> SelfishPlan:
+    """The plan with so many rounds in all, written down before any of them is played.
+
+    Raises:
+        InputError: the run has more already.
+    """
+    if rounds is None or rounds == plan.experiment.rounds:
+        return plan
+    expect_more(folder, plan.experiment.rounds, rounds)
+    longer = replace(plan, experiment=replace(plan.experiment, rounds=rounds))
+    write_whole(folder / EXPERIMENT, json.dumps(_plain(longer), indent=2) + "\n")
+    return longer
+
+
+def _plain(plan: SelfishPlan) -> dict[str, Any]:
+    return {KEY: asdict(plan.experiment), "data": plan.data}
 
 
 def keep(folder: Path, progress: SelfishProgress) -> None:

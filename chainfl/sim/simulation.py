@@ -3,33 +3,36 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from chainfl.blobs import name_model, put_model
 from chainfl.codec import merkle
 from chainfl.codec.commitments import keccak256, training_seed
+from chainfl.codec.records import Layout
 from chainfl.codec.text import ETHER
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError
 from chainfl.learning.attacks import validator_attack, worker_attack
-from chainfl.learning.dataset import Dataset, Samples
-from chainfl.learning.datasets import load
-from chainfl.learning.models import initial_flat
-from chainfl.learning.partition import partition
-from chainfl.learning.trainer import LearningSpec, Trainer, record_layout
+from chainfl.learning.learner import Job
+from chainfl.learning.privacy import parse_privacy
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.term_table import BUDGET, UNITS_PER_MIN_STAKE
-from chainfl.protocol.terms import MAX_WEIGHT, Floors
+from chainfl.protocol.terms import MAX_WEIGHT, Floors, check_config
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
+from chainfl.sim.dealing import deal_app, deal_named
 from chainfl.sim.experiment import Experiment
 from chainfl.sim.faithful import FaithfulNetwork, SharedTrainer, SharedTraining
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.population import Adversary, Engine, Population, train_here
 from chainfl.sim.quick import QuickNetwork
-from chainfl.sim.terms import terms_of
+from chainfl.sim.robust.preview import preview_of
+from chainfl.sim.robust.rule import robust_rule
+from chainfl.sim.robust.table import pipeline_of
+from chainfl.sim.terms import terms_of, within_bounds
 from chainfl.types import Address, Id, TaskConfig
 
 CHAIN_ID = 31337
@@ -39,7 +42,7 @@ SPONSOR, KEEPER, REGISTRY, TASK = (
 EQUAL_STAKE = 1000
 """ETH of everybody where stakes are equal and few enough take part."""
 
-AnyNetwork = QuickNetwork | FaithfulNetwork
+AnyNetwork: TypeAlias = QuickNetwork | FaithfulNetwork
 
 
 @dataclass(slots=True)
@@ -49,7 +52,9 @@ class Simulation:
     experiment: Experiment
     net: AnyNetwork
     population: Population
-    test: Samples
+    tests: Sequence[Job]
+    seen: Job | None = None
+    """Training samples that the head's training loss is measured on."""
 
 
 def set_up(
@@ -65,23 +70,31 @@ def set_up(
     Raises:
         InputError: data, model, partition and people do not fit together.
     """
-    dataset = load(experiment.dataset, data)
-    trainers, sizes = deal(experiment, dataset)
-    population = Population(trainers, dataset.classes, adversary_of(experiment), engine)
-    first_D = encode(initial_flat(experiment.model, experiment.seed), experiment.scale)
+    if faithful and pipeline_of(experiment.rule) is not None:
+        raise InputError(
+            f"rule {experiment.rule!r} is the simulator's own, no contract's: leave out --faithful"
+        )
+    if faithful and experiment.beyond_contract:
+        raise InputError("--beyond-contract plays what no contract's records hold: leave out --faithful")
+    dealt = deal_app(experiment) if experiment.app else deal_named(experiment, data)
+    trainers = dealt.trainers
+    privacy = parse_privacy(experiment.dp) if experiment.dp is not None else None
+    population = Population(trainers, dealt.classes, adversary_of(experiment), engine, privacy=privacy)
+    first_D = encode(population.learner.initial(), experiment.scale)
     held_store = store if store is not None else MemoryStore()
-    config = _config(experiment, first_D, held_store if faithful else None)
+    config = _config(experiment, first_D, population.learner.layout, held_store if faithful else None)
     chain = Chain(
         World(CHAIN_ID, REGISTRY, Floors(1)), keccak256(b"chain" + experiment.seed.to_bytes(32, "big"))
     )
-    _create(chain, config, experiment.rounds)
-    stakes = stakes_of(sizes, are_equal=experiment.stakes == "equal")
+    _create(chain, config, experiment)
+    stakes = stakes_of(dealt.sizes, are_equal=experiment.stakes == "equal")
     enrol_all(chain, TASK, {account_of(id_): stake for id_, stake in zip(trainers, stakes, strict=True)})
+
     net = network(chain, held_store, population, first_D, faithful=faithful)
-    test = dataset.test()
-    if experiment.test_samples:
-        test = test.sampled(experiment.test_samples, training_seed(experiment.seed, "test", 0, 0))
-    return Simulation(experiment, net, population, test)
+    population.preview = preview_of(experiment.rule, population)
+    if isinstance(net, QuickNetwork):
+        net.robust = robust_rule(experiment, data)
+    return Simulation(experiment, net, population, dealt.tests, dealt.seen)
 
 
 def network(
@@ -105,24 +118,6 @@ def network(
 def account_of(id_: Id) -> Address:
     """A made-up address for a participant."""
     return Address(keccak256(b"participant" + id_.to_bytes(32, "big"))[:20])
-
-
-def deal(experiment: Experiment, dataset: Dataset) -> tuple[dict[Id, Trainer], list[int]]:
-    """A trainer for every participant, and how many samples each has."""
-    spec = LearningSpec(
-        experiment.model,
-        experiment.dataset,
-        experiment.recipe,
-        experiment.seed,
-        experiment.score_samples,
-    )
-    seed = training_seed(experiment.seed, "partition", 0, 0)
-    parts = partition(dataset, experiment.partition, experiment.participants, seed)
-    trainers = {
-        Id(client + 1): Trainer.of_rows(spec, dataset, rows, master_seed=experiment.seed, id_=client)
-        for client, rows in enumerate(parts)
-    }
-    return trainers, [len(rows) for rows in parts]
 
 
 def stakes_of(sizes: Sequence[int], *, are_equal: bool) -> list[int]:
@@ -155,25 +150,26 @@ def enrol_all(chain: Chain, task: Address, stakes: Mapping[Address, int]) -> Non
     """Stake and enrol everybody before the first draw opens, which would otherwise not wait for all of them."""
     calls = []
     for account, stake in stakes.items():
-        chain.call(account)  # a block for the allocation, and one for the enrolment
+        chain.block_number += 1  # one block for the allocation, another for the enrolment
         calls.append((chain.call(account), stake))
     chain.world.enrol_all(calls, task)
 
 
-def _config(experiment: Experiment, first_D: Vector, store: BlobStore | None) -> TaskConfig:
+def _config(experiment: Experiment, first_D: Vector, layout: Layout, store: BlobStore | None) -> TaskConfig:
     """The task's terms; with a store, the first model's bytes are put there."""
     if store is None:
         return terms_of(experiment, len(first_D), merkle.root(first_D), bytes(32))
-    first = name_model(first_D, experiment.scale, record_layout(experiment.model))
+    first = name_model(first_D, experiment.scale, layout)
     put_model(store, first)
     return terms_of(experiment, len(first_D), first.node.root, first.cid.digest)
 
 
 _HINTS: Mapping[str, str] = {
     "minUpdates": "the rule needs more workers than a round has: take more participants or a smaller committee",
-    "maxUpdates": "at most 128 updates a round, and 2048 scores: limit them with --max-updates",
-    "proofBytes": "the model is too large for so many updates a round: limit them with --max-updates",
-    "committeeSize": "a committee has 3 to 45 members, an odd number",
+    "maxUpdates": "at most 128 updates a round, and 2048 scores: limit them with --max-updates, or --beyond-contract",
+    "proofBytes": "the model is too large for so many updates a round: limit them with --max-updates, or "
+    "--beyond-contract",
+    "committeeSize": "a committee has 3 to 45 members, an odd number; more with --beyond-contract",
     "alpha": "alpha lies above 0 and at most 1",
     "beta": "beta is at most 1000",
     "keep": "keep lies above 0 and at most 1",
@@ -183,10 +179,13 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def _create(chain: Chain, config: TaskConfig, rounds: int) -> None:
+def _create(chain: Chain, config: TaskConfig, experiment: Experiment) -> None:
+    escrow = experiment.rounds * BUDGET
+    bounds = within_bounds(config, beyond_contract=experiment.beyond_contract)
     try:
-        chain.world.create_task(chain.call(SPONSOR), TASK, config, rounds * BUDGET)
+        check_config(bounds, escrow, chain.world.floors)
     except BadConfigError as error:
         field = str(error.args[0]) if error.args else str(error)
         hint = next((hint for name, hint in _HINTS.items() if name in str(error)), "")
         raise InputError(f"these terms are refused: {field}{': ' if hint else ''}{hint}") from None
+    chain.world.open_task(chain.call(SPONSOR), TASK, config, escrow)

@@ -81,6 +81,7 @@ def approximate_weights(spread: float, internal: int, norms_N: Doubles, budget: 
     best_sum = 0.0
     best = spread / internal**2
     filled = 0.0  # the cost of all clients before this one
+
     for k, norm in enumerate(norms_N[order]):
         low = float(k)
         high = min(k + 1.0, most)
@@ -92,6 +93,7 @@ def approximate_weights(spread: float, internal: int, norms_N: Doubles, budget: 
                 best_sum = total
                 best = value
         filled += norm
+
     weights_N = np.zeros(len(norms_N))
     weights_N[order] = np.clip(best_sum - np.arange(len(norms_N)), 0, 1)
     return weights_N

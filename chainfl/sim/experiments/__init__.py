@@ -1,0 +1,1 @@
+"""Campaigns: many experiments from one small file, run side by side, and the tables and verdicts they give."""

@@ -1,0 +1,170 @@
+"""A campaign's run in a folder: `campaign.toml`, `run.json`, a file for each finished cell, a file for each failed one.
+
+A cell's file appears whole or not at all, under a name that says what was run: a finished cell is never run again.
+"""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from chainfl.errors import InputError
+from chainfl.learning.compute import cores
+from chainfl.report import version_line
+from chainfl.sim.experiments.campaign import Campaign
+from chainfl.sim.experiments.cells import Cell, expand
+from chainfl.sim.experiments.check import impossible_cells
+from chainfl.sim.experiments.workers import Outcome, attempt, on_ray, side_by_side
+from chainfl.sim.runfiles import write_whole
+
+CAMPAIGN: Final = "campaign.toml"
+RUN: Final = "run.json"
+CELLS: Final = "cells"
+FAILED: Final = "failed"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run, where, and by whom. `jobs` 0: in this process."""
+
+    campaign: Campaign
+    size: str
+    folder: Path
+    data: str | None = None
+    jobs: int = 1
+    engine: str = "local"
+    skip_impossible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a run ended."""
+
+    cells: int
+    found: int
+    finished: int
+    failed: dict[str, str]
+    impossible: dict[str, str]
+    seconds: float
+
+
+def run_campaign(plan: Plan, tell: Tell) -> Ran:
+    """Run every cell that is not finished yet.
+
+    Raises:
+        InputError: cells cannot be run, and nobody said to leave them out; names each.
+    """
+    started = time.perf_counter()
+    cells, refused = expand(plan.campaign, plan.size)
+    complaints = impossible_cells(cells, plan.data)
+    impossible = {line.partition(": ")[0]: line.partition(": ")[2] for line in refused}
+    impossible |= {cell.name: complaints[cell.key()] for cell in cells if cell.key() in complaints}
+    if impossible and not plan.skip_impossible:
+        raise InputError(_refusal(impossible))
+
+    open_run(plan)
+    done = finished_keys(plan.folder)
+    possible = [cell for cell in cells if cell.key() not in complaints]
+    waiting = list({cell.key(): cell for cell in possible if cell.key() not in done}.values())
+    waiting.sort(key=lambda cell: cell.seed)  # so that a run that is stopped early has whole seeds
+    found = len({cell.key() for cell in possible} & done)
+    tell(f"{len(cells)} cells, {found} finished before, {len(waiting)} to run (equal ones are run once)")
+
+    failed = {}
+    for number, outcome in enumerate(_outcomes(plan, waiting), 1):
+        if outcome.result is None:
+            failed[outcome.cell.name] = outcome.error
+        keep(plan.folder, outcome)
+        tell(_line(number, len(waiting), outcome, time.perf_counter() - started))
+    return Ran(
+        cells=len(cells),
+        found=found,
+        finished=len(waiting) - len(failed),
+        failed=failed,
+        impossible=impossible,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def open_run(plan: Plan) -> None:
+    """Make the folder, or see that it is of the same campaign and size.
+
+    Raises:
+        InputError: the folder holds another campaign's run, or cannot be written.
+    """
+    about = {
+        "campaign": plan.campaign.name,
+        "size": plan.size,
+        "machine": f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}",
+        "chainfl": version_line(),
+        "started": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    try:
+        for name in (CELLS, FAILED):
+            (plan.folder / name).mkdir(parents=True, exist_ok=True)
+        if (plan.folder / RUN).exists():
+            before = json.loads((plan.folder / RUN).read_text(encoding="utf-8"))
+            if (before["campaign"], before["size"]) != (plan.campaign.name, plan.size):
+                raise InputError(
+                    f"{plan.folder} holds {before['campaign']} in size {before['size']}: name another folder"
+                )
+            about["started"] = before["started"]
+        write_whole(plan.folder / RUN, json.dumps(about, indent=2) + "\n")
+        write_whole(plan.folder / CAMPAIGN, plan.campaign.source)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{plan.folder}: no run can be kept here: {error}") from None
+
+
+def keep(folder: Path, outcome: Outcome) -> None:
+    """Write down how a cell ended; a cell that succeeds after all is no longer a failed one."""
+    name = f"{outcome.cell.key()}.json"
+    if outcome.result is None:
+        failure = {"cell": outcome.cell.name, "error": outcome.error}
+        write_whole(folder / FAILED / name, json.dumps(failure, indent=2) + "\n")
+        return
+    write_whole(folder / CELLS / name, json.dumps(outcome.result) + "\n")
+    (folder / FAILED / name).unlink(missing_ok=True)
+
+
+def finished_keys(folder: Path) -> set[str]:
+    """The keys of the finished cells."""
+    return {path.stem for path in (folder / CELLS).glob("*.json")}
+
+
+def _outcomes(plan: Plan, cells: Sequence[Cell]) -> Iterable[Outcome] | Iterator[Outcome]:
+    if plan.engine == "ray":
+        return on_ray(cells, plan.data)
+    if plan.jobs:
+        return side_by_side(cells, plan.data, plan.jobs)
+    return (attempt(cell, plan.data) for cell in cells)
+
+
+def _refusal(impossible: dict[str, str]) -> str:
+    shown = [f"{name}: {why}" for name, why in list(impossible.items())[:5]]
+    more = f"; and {len(impossible) - 5} more" if len(impossible) > 5 else ""
+    return (
+        f"{len(impossible)} cells cannot be run: {'; '.join(shown)}{more} (--skip-impossible runs the others)"
+    )
+
+
+def _line(number: int, total: int, outcome: Outcome, seconds: float) -> str:
+    """How far the run is, what the cell showed, and how long the rest will take."""
+    left = seconds / number * (total - number)
+    shown = f"FAILED: {outcome.error}" if outcome.result is None else _shown(outcome.result["measures"])
+    return f"{number}/{total}, {_duration(left)} left: {outcome.cell.name}: {shown}"
+
+
+def _shown(measures: dict[str, Any]) -> str:
+    if "last" in measures:
+        return f"last five {measures['last']:.4f}, best {measures['best']:.4f}"
+    return ", ".join(f"{name} {value:.4g}" for name, value in measures.items())
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
