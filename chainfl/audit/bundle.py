@@ -17,18 +17,8 @@ from typing import BinaryIO, ClassVar, TypeVar
 
 from chainfl.codec import car, rlp
 from chainfl.codec.cid import Cid, Codec, Octets
-from chainfl.codec.records import (
-    ADDRESS,
-    NODE,
-    ROOT,
-    UINT64,
-    Entry,
-    Record,
-    Shapes,
-    exactly,
-    many,
-    nullable,
-)
+from chainfl.codec.records import Entry, Record
+from chainfl.codec.shapes import ADDRESS, NODE, ROOT, UINT64, Shapes, exactly, many, nullable
 from chainfl.errors import (
     BlobNotFoundError,
     BlobTooLargeError,
@@ -131,7 +121,8 @@ class BundleWriter:
 
     def __init__(self, out: Path, body: BinaryIO) -> None:
         """`begin_bundle` makes one."""
-        self._out, self._body = out, body
+        self._out = out
+        self._body = body
         self._listed: dict[str, list[Cid]] = {name: [] for name in LISTS}
         self._blobs: set[Cid] = set()
 
@@ -152,7 +143,7 @@ class BundleWriter:
         return cid in self._blobs
 
     def add_blob(self, cid: Cid, data: bytes | None) -> None:
-        """Write a blob, or note that it was not to be had; once each."""
+        """Write a blob, or note that it was not found; once each."""
         if cid in self._blobs:
             return
         self._blobs.add(cid)
@@ -175,9 +166,12 @@ class BundleWriter:
             name: [Page(tuple(cids[at : at + PAGE_ITEMS])) for at in range(0, len(cids), PAGE_ITEMS)]
             for name, cids in self._listed.items()
         }
+
         links = {name: tuple(page.cid for page in listed) for name, listed in pages.items()}
         headers, accounts, receipts, blobs, missing = (links[name] for name in LISTS)
         node = BundleNode(subject, headers, accounts, receipts, blobs, missing)
+
+        # Written beside its name and moved there when it has passed: a bundle that exists is a whole one.
         draft = self._out.with_name(self._out.name + ".part")
         try:
             with draft.open("wb") as file:
@@ -258,14 +252,16 @@ class BundleStore:
 
     def __init__(self, file: BinaryIO, blobs: dict[Cid, car.Section], missing: frozenset[Cid]) -> None:
         """`Bundle.store` makes one."""
-        self._file, self._blobs, self._missing = file, blobs, missing
+        self._file = file
+        self._blobs = blobs
+        self._missing = missing
 
     def get(self, cid: Cid, max_bytes: int) -> bytes:
         """The bytes of this name, checked again as they are read."""
         block = self._blobs.get(cid)
         if block is None:
             why = (
-                "was not to be had when the bundle was written"
+                "was not found when the bundle was written"
                 if cid in self._missing
                 else "is not in the bundle"
             )
@@ -324,10 +320,12 @@ def _read_bundle(file: BinaryIO) -> Bundle:
     node = _decode(BundleNode, data, "root")
     listed = {name: _read_pages(found, name, pages) for name, pages in node.pages.items()}
     blocks = {name: _read_blocks(found, name, listed[name]) for name in LISTS if name != "missing"}
+
     with _in("after the last block that is listed"):
         extra = next(found, None)
     if extra is not None:
         raise BundleError(f"{extra[0].cid}: the file goes on with it after the last block that is listed")
+
     missing = frozenset(listed["missing"])
     both = missing.intersection(listed["blobs"])
     if both:

@@ -76,5 +76,5 @@ def build_lie(store: BlobStore, task: Task, proposed_D: Vector, position: int) -
 
 def note_lie(ledger: Ledger, task: Task, lie: Lie, salt: Digest) -> None:
     """Seal the finding in our name: a proof shown in a later block then earns us the finder's part, and nobody else."""
-    note = finder_note(task.chain_id, task.address, lie.round, lie.attempt, lie.position, ledger.me, salt)
+    note = finder_note(task.chain_id, task.address, lie.round, lie.attempt, lie.position, ledger.key, salt)
     ledger.note_finding(note)

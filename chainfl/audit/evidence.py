@@ -84,13 +84,17 @@ def follow_headers(
     with_events = list[Header]()
     number = first
     before = None
+
     for data in encoded:
         with _naming(f"header of block {number}"):
             before = _next_header(data, number, before)
         mix_hashes += before.mix_hash
+
+        # A bloom filter has no false negatives: a header that is passed over holds no event of the task.
         if number == first or may_hold(before.bloom, task):
             with_events.append(before)
         number += 1
+
     if before is None or number != last + 1:
         raise BundleError(f"headers end at block {number - 1}, expected {last}")
     if before.hash != trusted:
@@ -134,7 +138,7 @@ def read_accounts(encoded: Iterable[bytes], state_root: Digest) -> dict[Address,
             nodes = [rlp.as_bytes(node) for node in rlp.as_list(proof)]
             state = rlp.decode_list(trie.look_up(state_root, keccak256(account), nodes))
             if keccak256(rlp.as_bytes(code)) != state[3]:
-                raise BundleError("its code does not hash to what the chain's state says")
+                raise BundleError("its code does not hash to the code hash in the chain's state")
             if account in codes:
                 raise BundleError("it is there twice")
         codes[account] = rlp.as_bytes(code)
@@ -161,7 +165,7 @@ def read_logs(header: Header, encoded: bytes) -> Iterator[Log]:
 def read_history(
     chain: ProvenChain, encoded: Iterable[bytes], task: Address, factory: Address, decode_log: DecodeLog
 ) -> tuple[TaskCreated, list[LoggedEvent]]:
-    """All events of a task, and the factory's word on its creation, from the receipts of every block that may hold one.
+    """All events of a task and the factory's of its creation, from the receipts of every block that may hold one.
 
     Raises:
         BundleError: receipts are wrong, missing or not needed, or the task was not created in the first block.
@@ -169,10 +173,12 @@ def read_history(
     created = None
     log = list[LoggedEvent]()
     receipts = iter(encoded)
+
     for header in chain.with_events:
         data = next(receipts, None)
         if data is None:
             raise BundleError(f"receipts of block {header.number}: they are missing")
+
         for told in read_logs(header, data):
             if told.emitter not in (task, factory):
                 continue
@@ -182,6 +188,7 @@ def read_history(
                 log.append(LoggedEvent(event, header.number))
             elif isinstance(event, TaskCreated) and event.task == task and header.number == chain.first:
                 created = event
+
     if next(receipts, None) is not None:
         raise BundleError("receipts: there are more than the headers ask for")
     if created is None:

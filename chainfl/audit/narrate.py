@@ -8,7 +8,7 @@ from chainfl.codec.text import ether, short_hex
 from chainfl.protocol import events
 from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.protocol.tally import score_kind
-from chainfl.types import WAD, Address, Id, Outcome, Phase
+from chainfl.types import WAD, Address, Id, Outcome, Phase, Rule
 
 Tone = Literal["plain", "good", "warn", "bad"]
 NameOf = Callable[[Address], str]
@@ -87,7 +87,13 @@ def _tallied(scene: Scene, event: events.Tallied) -> Sentence:
         return Sentence(counted, tone)
     if event.head_score == NO_SCORE:
         return Sentence(f"no majority scored the head; {counted}", tone)
-    return Sentence(f"the committee's loss of the head is {event.head_score / WAD:.4f}; {counted}", tone)
+
+    # The chain holds missed accuracy, so that less is better as with losses.
+    if scene.task.config.rule is Rule.SOFTMAX_ACCURACY:
+        what = f"accuracy of the head is {100 - 100 * event.head_score / WAD:.2f} %"
+    else:
+        what = f"loss of the head is {event.head_score / WAD:.4f}"
+    return Sentence(f"the committee's {what}; {counted}", tone)
 
 
 def _proposed(scene: Scene, event: events.Proposed) -> Sentence:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.json_codec import pack
-from chainfl.codec.records import Manifest
+from chainfl.codec.manifest import AnyManifest
 from chainfl.codec.scores import decode_scores, vouches
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
@@ -13,7 +13,7 @@ from chainfl.types import TaskConfig
 
 
 def trace_of(
-    config: TaskConfig, manifest: Manifest | None, played: Iterable[PlayedRound]
+    config: TaskConfig, manifest: AnyManifest | None, played: Iterable[PlayedRound]
 ) -> dict[str, object]:
     """A trace of these rounds: what the simulator needs to play them again."""
     rounds = list(played)
@@ -22,6 +22,11 @@ def trace_of(
         "task": "0x" + last.address.hex(),
         "chain_id": last.chain_id,
         "accounts": {str(account.id): account.address.hex() for account in last.accounts.values()},
+        "roles": {
+            str(account.id): int(last.roles[who])
+            for who, account in last.accounts.items()
+            if who in last.roles
+        },
         "config": pack(config),
         "manifest": manifest.encode().hex() if manifest is not None else None,
         "rounds": [trace_round(one) for one in rounds],
@@ -34,6 +39,7 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
     round_ = standing.round
     log = [logged.event for logged in played.events]
     drawn = next((e for e in log if isinstance(e, events.Drawn)), None)
+
     return {
         "round": played.number,
         "outcome": played.outcome.name.lower(),
@@ -73,6 +79,7 @@ def _vouches(standing: Task) -> dict[str, list[bool]]:
 
 def _attempts(log: Iterable[events.Event]) -> list[dict[str, object]]:
     attempts: list[dict[str, object]] = []
+
     for event in log:
         if isinstance(event, events.Proposed):
             attempts.append(
@@ -92,4 +99,5 @@ def _attempts(log: Iterable[events.Event]) -> list[dict[str, object]]:
             convicted = attempts[-1]["convicted"]
             assert isinstance(convicted, list)
             convicted.append(event.id)
+
     return attempts

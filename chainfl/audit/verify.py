@@ -19,6 +19,7 @@ from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import squared_distances
+from chainfl.protocol.operators import senders_of
 from chainfl.protocol.round import draw_for
 from chainfl.protocol.settlement import settle
 from chainfl.protocol.state import Task
@@ -76,9 +77,13 @@ def check_round(played: PlayedRound, store: BlobStore, mix_hash: MixHash) -> Ite
     """All checks of one round, in order. A round that ended before its tally has fewer."""
     standing = played.standing()
     get = FetchOnce()
+
+    # What participants sealed and showed can be checked in every round that was drawn.
     yield _draw(played, mix_hash)
     yield _commitments(played, standing)
     yield _update_roots(standing, store, get)
+
+    # The rest only as far as the round came.
     if standing.round.tally is not None:
         yield from _tally(played, standing, store, get)
     if standing.round.proposal is not None and played.outcome is not Outcome.VOID:
@@ -108,15 +113,20 @@ def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
     drawn = next((e.event for e in played.events if isinstance(e.event, events.Drawn)), None)
     if drawn is None:
         return _finding(1, "a draw", "none yet", Verdict.UNAVAILABLE)
+
+    # Stakes change between rounds: the draw is redone on those that stood when it was made.
     task = played.before_draw()
     roles = draw_for(task, drawn.seed)
     found = (drawn.committee, drawn.proposers, drawn.workers if drawn.limited else None)
     expected = (roles.committee, roles.proposers, roles.workers)
     if expected != found:
         return _compare(1, expected, found)
+
+    # Right roles from a block that somebody chose would be no draw.
     opened = task.round.draw_block
     if drawn.block_number != opened:
         return _compare(1, f"the seed from block {opened}", f"from block {drawn.block_number}")
+
     known = mix_hash(drawn.block_number)
     if known is None:
         out_of_reach = f"the header of block {drawn.block_number} is out of reach"
@@ -127,24 +137,30 @@ def _draw(played: PlayedRound, mix_hash: MixHash) -> Finding:
 
 def _commitments(played: PlayedRound, standing: Task) -> Finding:
     """2. Every reveal opens the commitment that its sender made before."""
-    roots = ordered_roots(standing)
     for logged in played.events:
         event = logged.event
-        if isinstance(event, events.UpdateRevealed):
-            sender = standing.by_id(event.id).address
-            payload = worker_payload(event.root, event.cid, event.samples)
-            expected = seal(standing, Phase.TRAIN, sender, payload, event.salt)
-            found = standing.round.updates[event.id].commitment
-        elif isinstance(event, events.ScoresRevealed):
-            sender = standing.by_id(event.id).address
-            payload = validator_payload(roots, event.scores)
-            expected = seal(standing, Phase.SCORE, sender, payload, event.salt)
-            found = standing.round.scores[event.id].commitment
-        else:
+        if not isinstance(event, events.UpdateRevealed | events.ScoresRevealed):
             continue
-        if expected != found:
-            return _compare(2, f"participant {event.id}: {expected.hex()}", found.hex())
+
+        expected, found = _commitments_of(standing, event)
+        if found not in expected:
+            return _compare(2, f"participant {event.id}: {expected[0].hex()}", found.hex())
     return _finding(2, "every reveal opens its commitment", "they do")
+
+
+def _commitments_of(
+    standing: Task, event: events.UpdateRevealed | events.ScoresRevealed
+) -> tuple[list[Digest], Digest]:
+    """What a reveal opens, by the owner's key or its operator's, for events do not say which; and what was made."""
+    if isinstance(event, events.UpdateRevealed):
+        phase, payload = Phase.TRAIN, worker_payload(event.root, event.cid, event.samples)
+        found = standing.round.updates[event.id].commitment
+    else:
+        phase, payload = Phase.SCORE, validator_payload(ordered_roots(standing), event.scores)
+        found = standing.round.scores[event.id].commitment
+
+    senders = senders_of(standing, standing.by_id(event.id).address)
+    return [seal(standing, phase, sender, payload, event.salt) for sender in senders], found
 
 
 def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
@@ -153,6 +169,7 @@ def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     counted = [
         id_ for index, id_ in enumerate(standing.round.order) if tallied is None or tallied.included[index]
     ]
+
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="updates") as pool:
         fetched = [pool.submit(_vector, standing, store, id_, get) for id_ in counted]
         for id_, update in zip(counted, fetched, strict=True):
@@ -165,6 +182,7 @@ def _update_roots(standing: Task, store: BlobStore, get: Fetch) -> Finding:
                 pool.shutdown(cancel_futures=True)
                 root = standing.round.revealed(id_).root
                 return _finding(3, f"participant {id_}: root {root.hex()}", str(error), Verdict.MISMATCH)
+
     return _finding(3, "every counted update has its revealed root", f"{len(counted)} rebuilt")
 
 
@@ -190,10 +208,13 @@ def _distances(standing: Task, store: BlobStore, get: Fetch) -> Finding:
             scores = standing.round.scores.get(id_)
             if scores is None or scores.revealed is None:
                 continue
+
             kind = score_kind(standing.config.rule)
             told = decode_scores(kind, scores.revealed, len(standing.round.order)).entries
             own = _vector(standing, store, id_, get)
+
             for index, worker in enumerate(standing.round.order):
+                # Nobody can be held to what it says it could not get.
                 if told[index] == 2**128 - 1:
                     continue
                 expected = squared_distances(own, [_vector(standing, store, worker, get)])[0]
@@ -226,7 +247,7 @@ def _model_root(standing: Task, store: BlobStore, get: Fetch) -> Finding:
 
 
 def _block_record(standing: Task, store: BlobStore, get: Fetch) -> Finding:
-    """9. The record in the store tells what the ledger knows, links to its parent, and its model can be had."""
+    """9. The record in the store agrees with the ledger, links to its parent, and its model is found."""
     proposal = standing.round.posted
     shares = proposal.shares or standing.round.decided.shares
     try:
@@ -240,7 +261,7 @@ def _block_record(standing: Task, store: BlobStore, get: Fetch) -> Finding:
         return _finding(9, f"block {Cid.dag_cbor(proposal.block)}", str(error), Verdict.UNAVAILABLE)
     except VerificationError as error:
         return _finding(9, f"block {Cid.dag_cbor(proposal.block)}", str(error), Verdict.MISMATCH)
-    return _finding(9, "the record tells what the ledger knows", str(Cid.dag_cbor(proposal.block)))
+    return _finding(9, "the record agrees with the ledger", str(Cid.dag_cbor(proposal.block)))
 
 
 def _differences(one: BlockNode, other: BlockNode) -> str:

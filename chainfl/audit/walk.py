@@ -16,7 +16,7 @@ class Taker(Protocol):
     """Is told of every blob that a round needs."""
 
     def record(self, cid: Cid) -> bytes | None:
-        """Hand over a record's bytes, None where they are not to be had."""
+        """Hand over a record's bytes, None where they were not found."""
         ...
 
     def chunks(self, model: Cid, chunks: Sequence[Cid]) -> None:

@@ -31,6 +31,7 @@ from chainfl.devnet.processes import (
     make_keys,
     open_task,
     start_anvil,
+    start_api,
     start_node,
     stop,
 )
@@ -64,6 +65,7 @@ class DemoResult:
     accuracy: float = 0.0
     convicted: list[str] = field(default_factory=list)
     home: str = ""
+    dashboard: str = ""
 
     @property
     def ok(self) -> bool:
@@ -101,20 +103,32 @@ def demo_terms(rule: str, rounds: int) -> Terms:
 def run_demo(
     rule: str, rounds: int, on_progress: OnProgress, *, home: Path | None = None, keep: bool = False
 ) -> DemoResult:
-    """Play `rounds` rounds and one more, in which the miner lies."""
+    """Play `rounds` rounds and one more, in which the miner lies; with `keep` the chain stays up, with a dashboard."""
     folder = home.resolve() if home is not None else Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
     clear(folder)
     people = people_of(rounds + 1)
+
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
     process, url = start_anvil(folder, 1)
     net = Devnet(str(folder), url)
     net.started("anvil", process.pid)
+
     try:
-        return _play(net, people, demo_terms(rule, rounds + 1), on_progress)
-    finally:
+        result = _play(net, people, demo_terms(rule, rounds + 1), on_progress)
+        if keep:
+            stop(net, keep=["anvil"])
+            result.dashboard = start_api(net, on_progress)
+    except BaseException:
+        # What is kept is a demonstration that went well, never half of one.
         stop(net)
-        if not keep and home is None:
+        raise
+    finally:
+        if not keep:
+            stop(net)
+        if home is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+    return result
 
 
 def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnProgress) -> DemoResult:
@@ -122,19 +136,25 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnPr
     keys = make_keys(Path(net.home), ["sponsor", *(person.name for person in people)])
     on_progress(f"anvil at {net.rpc_url}; deploying the contracts")
     created = open_task(net, w3, keys, people, terms, on_progress)
+
     on_progress(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
     for number, person in enumerate(people):
         start_node(net, person, number, len(people), "iid", DEVNET_SEED)
     enrol(net, w3, keys, people, on_progress)
     on_progress("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
+
     names = {bytes(address_of(keys[person.name])): person.name for person in people}
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
+
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
     story = Story(reader.created, names, hostile, on_progress)
+
     _follow(net, w3, reader, story, on_progress)
+
     result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
     _sum_up(net, w3, reader, names, result, on_progress)
+
     captured = [str(facts.number) for facts in story.rounds if facts.is_captured]
     if captured:
         on_progress(
@@ -148,6 +168,7 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress
     rounds = reader.created.config.rounds
     told = 0
     until = time.monotonic() + SECONDS_PER_ROUND * rounds
+
     while not story.is_over:
         reader.refresh()
         for logged in reader.log[told:]:
@@ -159,6 +180,8 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress
             if isinstance(logged.event, RoundEnded):
                 on_progress(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
         told = len(reader.log)
+
+        # A node that ended explains a round that stands still better than the time limit below.
         dead = [name for name in net.processes if not net.runs(name)]
         if dead and not story.is_over:
             raise LedgerError(f"{', '.join(dead)} ended early; see {net.home}/logs")
@@ -183,6 +206,7 @@ def _sum_up(
         # Nobody takes stake out here: what is free is a finder's part.
         result.earned[name] = earnings(task, address) + free_stake(w3, registry, address)
         result.stake[name] = bonded_stake(w3, registry, task.address, address)
+
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
     on_progress(
         f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on"

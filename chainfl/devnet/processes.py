@@ -26,11 +26,11 @@ from chainfl.chain.keys import new_key, unlock
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.codec.text import ETHER
-from chainfl.errors import InputError, LedgerError, ToolMissingError
+from chainfl.errors import InputError, LedgerError
 from chainfl.node.wiring import READY
 from chainfl.protocol.terms import needed_accounts
 from chainfl.store.directory import DirectoryStore
-from chainfl.tools import find
+from chainfl.tools import require
 from chainfl.types import Address, OnProgress
 from chainfl.workflows.sponsor import Terms, check_terms, prepare_task
 
@@ -57,6 +57,7 @@ class Devnet:
     registry: str = ""
     task: str = ""
     from_block: int = 0
+    dashboard: str = ""
     processes: dict[str, int] = field(default_factory=dict)
     births: dict[str, str] = field(default_factory=dict)
 
@@ -147,10 +148,9 @@ def start_anvil(
     Raises:
         ToolMissingError: anvil is not installed; LedgerError: it does not come up.
     """
-    program = find("anvil")
-    if program is None:
-        raise ToolMissingError("anvil is not installed: run scripts/setup, or install Foundry")
+    program = require("anvil")
     home.mkdir(parents=True, exist_ok=True)
+    _hide_from_git(home)
     port = free_port()
     arguments = [str(program), "--port", str(port), "--host", "127.0.0.1", "--chain-id", str(chain_id)]
     arguments += ["--accounts", str(accounts), "--balance", str(_FUNDS // ETHER), "--silent", *extra]
@@ -159,6 +159,13 @@ def start_anvil(
     url = f"http://127.0.0.1:{port}"
     _await_rpc(process, url, home / "anvil.log")
     return process, url
+
+
+def _hide_from_git(home: Path) -> None:
+    """Keys and chain data are nobody's sources: git passes over the folder, whatever project it lies in."""
+    ignore = home / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
 
 
 def _await_rpc(process: subprocess.Popen[bytes], url: str, log: Path, seconds: float = 20) -> None:
@@ -183,7 +190,9 @@ def fund(w3: Web3, account: Address, wei: int) -> None:
 def make_keys(home: Path, names: Sequence[str]) -> dict[str, Path]:
     """An encrypted key for each name, under the devnet's password. Light encryption: these keys hold nothing."""
     keys = {}
-    (home / "password").write_text(PASSWORD + "\n", encoding="utf-8")
+    password = home / "password"
+    password.touch(0o600)
+    password.write_text(PASSWORD + "\n", encoding="utf-8")
     for name in names:
         path = home / "keys" / f"{name}.json"
         if not path.exists():
@@ -210,22 +219,28 @@ def open_task(
     terms: Terms,
     on_progress: OnProgress,
 ) -> CreatedTask:
-    """Deploy, create the task, and put everybody's stake behind them."""
+    """Deploy, create the task, and bond everybody's stake."""
     home = Path(net.home)
     sponsor = Sender(w3, unlock(keys["sponsor"], PASSWORD), net.chain_id)
     fund(w3, sponsor.address, _FUNDS)
+
     config = prepare_task(DirectoryStore(home / "store"), terms)
     check_terms(config, terms.escrow, PHASE_FLOOR)
+
     file = home / f"{net.chain_id}.json"
     deployment: Deployment = deploy(w3, sponsor, file, PHASE_FLOOR, net.chain_id, on_progress)
     created = create_task(sponsor, deployment.factory_address, config, terms.escrow)
-    net.factory, net.registry = deployment.factory, deployment.registry
+
+    net.factory = deployment.factory
+    net.registry = deployment.registry
     net.task, net.from_block = checksum(created.address), created.block
     net.save()
     on_progress(f"task {created.task_id}: {net.task} ({created.gas:,} gas)")
+
     missing = needed_accounts(config) - len(people)
     if missing > 0:
         on_progress(f"{missing} more must enrol before a first round is drawn")
+
     for person in people:
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         fund(w3, sender.address, _FUNDS)
@@ -257,11 +272,13 @@ def _await_nodes(
         waiting = {name for name in waiting if not (Path(net.home) / "nodes" / name / READY).exists()}
         if len(waiting) < before:
             on_progress(f"{len(people) - len(waiting)} of {len(people)} nodes are ready")
+
         ended = [name for name in waiting if not net.runs(name)]
         if ended:
             raise LedgerError(
                 f"node {ended[0]} ended before it was ready; see {net.home}/logs/{ended[0]}.log"
             )
+
         if time.monotonic() > until:
             names = ", ".join(sorted(waiting))
             raise LedgerError(f"nodes {names} are not ready after {seconds:.0f} s; see {net.home}/logs")
@@ -298,13 +315,17 @@ def start_node(
         "attack": person.attack,
         "lie-in-round": person.lie_in_round,
     }
+
     for name, value in (options | dict(more or {})).items():
         if value is True:
             arguments.append(f"--{name}")
         elif value is not None:
             arguments += [f"--{name}", str(value)]
+
     logs = home / "logs"
     logs.mkdir(exist_ok=True)
+
+    # Many nodes share one machine: one thread each is faster than all on every core.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with (logs / f"{person.name}.log").open("ab") as log:
         process = subprocess.Popen(
@@ -315,6 +336,7 @@ def start_node(
             start_new_session=True,
             env=environment,
         )
+
     net.started(person.name, process.pid)
     return process
 
@@ -324,19 +346,23 @@ def start_api(net: Devnet, on_progress: OnProgress, seconds: float = 60) -> str:
     port = free_port()
     home = Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
+
     (home / "logs").mkdir(exist_ok=True)
     with (home / "logs" / "audit-api.log").open("ab") as log:
         process = subprocess.Popen(
             arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
     net.started("audit-api", process.pid)
+
     until = time.monotonic() + seconds
     while not _listens(port):
         if process.poll() is not None or time.monotonic() > until:
             on_progress(f"the audit API does not answer; the rest runs; see {home}/logs/audit-api.log")
             break
         time.sleep(0.05)
-    return f"http://127.0.0.1:{port}"
+    net.dashboard = f"http://127.0.0.1:{port}"
+    net.save()
+    return net.dashboard
 
 
 def _listens(port: int) -> bool:
@@ -344,16 +370,18 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def stop(net: Devnet, seconds: float = 10) -> list[str]:
-    """End exactly what was started, nodes first, politely and then not; answers who was ended."""
-    order = sorted(filter(net.runs, net.processes), key=lambda name: name == "anvil")
+def stop(net: Devnet, seconds: float = 10, keep: Sequence[str] = ()) -> list[str]:
+    """End exactly what was started but `keep`, nodes first, politely and then not; answers who was ended."""
+    running = [name for name in net.processes if name not in keep and net.runs(name)]
+    order = sorted(running, key=lambda name: name == "anvil")
     ended = [name for name in order if _signal(net.processes[name], signal.SIGTERM)]
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(map(net.runs, ended)):
         time.sleep(0.05)
     for name in filter(net.runs, ended):
         _signal(net.processes[name], signal.SIGKILL)
-    net.processes, net.births = {}, {}
+    net.processes = {name: pid for name, pid in net.processes.items() if name in keep}
+    net.births = {name: born for name, born in net.births.items() if name in keep}
     net.save()
     return ended
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import median
 
 from chainfl.audit.narrate import tell
-from chainfl.codec.scores import ONE, ScoreKind
 from chainfl.codec.text import short_hex
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import NO_SCORE, Task
-from chainfl.protocol.tally import decoded_scores, score_kind
-from chainfl.protocol.views import revealed_vectors
+from chainfl.protocol.tally import losses_of
 from chainfl.types import TOTAL, WAD, Address, Id, OnProgress, Phase
 
 _LABELS: dict[type[events.Event], str] = {
@@ -50,16 +47,6 @@ class RoundSummary:
     def is_captured(self) -> bool:
         """Whether hostile validators were the majority, whose word decides."""
         return 2 * self.hostile_committee > len(self.committee)
-
-
-def losses_of(task: Task) -> dict[Id, float]:
-    """What the middle member of the committee found for each update; nothing where the rule asks for no losses."""
-    if score_kind(task.config.rule) is not ScoreKind.LOSS:
-        return {}
-    scores = [decoded_scores(task, vector) for vector in revealed_vectors(task)]
-    found = {id_: [one[1 + place] for one in scores] for place, id_ in enumerate(task.round.order)}
-    known = {id_: [loss for loss in losses if loss is not None] for id_, losses in found.items()}
-    return {id_: median(losses) / ONE for id_, losses in known.items() if losses}
 
 
 class Story:

@@ -26,6 +26,9 @@ create table if not exists sealed_scores (
   chain integer, task blob, account blob, round integer,
   digest blob, salt blob not null, scores blob not null, primary key (chain, task, account, round, digest)
 ) without rowid;
+create table if not exists note (
+  chain integer, task blob, account blob, name text, value text not null, primary key (chain, task, account, name)
+) without rowid;
 """
 
 
@@ -38,11 +41,18 @@ class SqliteJournal:
         Raises:
             StoreError: the file cannot be opened or is no journal.
         """
-        self._path, self._key, self._lock = path, (chain_id, task, account), threading.Lock()
+        self._path = path
+        self._key = (chain_id, task, account)
+        self._lock = threading.Lock()
+
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, check_same_thread=False, timeout=10)
-            self._db.execute("pragma page_size = 65536")  # a model is megabytes: four times as fast as 4096
+
+            # A model is megabytes: large pages are four times as fast as those of 4096 bytes.
+            self._db.execute("pragma page_size = 65536")
+
+            # What is sealed is on the disk before its commitment is sent, also when the power goes.
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
             self._db.executescript(_SCHEMA)
@@ -76,6 +86,19 @@ class SqliteJournal:
         values = (sealed.digest, sealed.salt, sealed.scores)
         self._write("insert into sealed_scores values (?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values))
 
+    def note(self, name: str, value: str) -> None:
+        """Write down a fact about this node that a replay has to know, such as torch's threads; the newest counts."""
+        self._write("insert or replace into note values (?, ?, ?, ?, ?)", (*self._key, name, value))
+
+    def noted(self, name: str) -> str | None:
+        """The fact of this name, if there is one."""
+        with self._lock:
+            row = self._db.execute(
+                "select value from note where chain = ? and task = ? and account = ? and name = ?",
+                (*self._key, name),
+            ).fetchone()
+        return None if row is None else str(row[0])
+
     def forget_before(self, round_: int) -> None:
         """Let go of rounds that are over."""
         for table in ("sealed_update", "sealed_scores"):
@@ -107,6 +130,7 @@ class SqliteJournal:
                 with self._db:
                     self._db.execute(statement, values)
             except sqlite3.OperationalError as error:
+                # SQLite tells a full disk in words only; it is the one failure that an operator can mend at once.
                 if "full" in str(error):
                     raise StoreFullError(
                         f"journal {self._path}: the disk is full; nothing was written"

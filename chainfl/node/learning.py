@@ -1,23 +1,31 @@
 """A node's trainer: the manifest's model and recipe, the participant's own data."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from chainfl.codec import merkle
-from chainfl.codec.records import Layout, Manifest
+from chainfl.codec.manifest import AnyManifest
+from chainfl.codec.records import Layout
 from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import InputError, VerificationError
+from chainfl.learning.app import App
 from chainfl.learning.attacks import poisoned, worker_attack
+from chainfl.learning.builtin import BuiltIn
+from chainfl.learning.calls import time_limit
+from chainfl.learning.compute import cores
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import CHUNK
 from chainfl.learning.partition import partition
+from chainfl.learning.rehearsal import rehearse_app
+from chainfl.learning.samples import part_of
+from chainfl.learning.taskapp import is_app, task_app
 from chainfl.learning.train import train
 from chainfl.learning.trainer import Trainer, record_layout, spec_of_manifest
 from chainfl.node.settings import NodeSettings
-from chainfl.ports import Floats
+from chainfl.ports import Floats, Judgement, Ledger
 from chainfl.ports import Trainer as AnyTrainer
 from chainfl.protocol.combine import combine
 from chainfl.types import TOTAL, TaskConfig
@@ -26,20 +34,40 @@ ABSURD = 100
 """A task whose training takes so many times its Train phase is not meant to be done."""
 
 
-def check_manifest(manifest: Manifest) -> None:
+def open_app(settings: NodeSettings, manifest: AnyManifest) -> App | None:
+    """The app that the operator brought, if the task runs one and it is this; None for the built-in one.
+
+    Raises:
+        InputError: the operator brought none, or another (both digests are named), or other frozen files.
+    """
+    if not is_app(manifest):
+        if settings.app is not None:
+            raise InputError(f"the task runs built-in models, not an app: leave out --app {settings.app}")
+        return None
+    if settings.app is None:
+        raise InputError(
+            f"the task runs the app {manifest.app} with digest {manifest.digest}: get its source, read it, and give "
+            "it with --app FILE; a sponsor's code is never fetched"
+        )
+    return task_app(manifest, settings.app, settings.accept_app)
+
+
+def check_manifest(manifest: AnyManifest, app: App | None = None) -> None:
     """Refuse a manifest that asks for what is not installed here or cannot be.
 
     Raises:
         VerificationError: says what it asks for; take no part.
     """
-    try:
-        layout = record_layout(spec_of_manifest(manifest).model)
-    except InputError as error:
-        raise VerificationError(f"the task's manifest: {error}: take no part") from None
+    if app is not None:
+        layout, name = app.layout, f"app {app.name!r}"
+    else:
+        try:
+            model = spec_of_manifest(manifest).model
+            layout, name = record_layout(model), f"model {model!r}"
+        except InputError as error:
+            raise VerificationError(f"the task's manifest: {error}: take no part") from None
     if layout != manifest.layout:
-        raise VerificationError(
-            f"model {manifest.model!r} has another layout here than in the task's manifest: take no part"
-        )
+        raise VerificationError(f"{name} has another layout here than in the task's manifest: take no part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +98,26 @@ class Untrained:
         return [Judged(float(abs(model_D[0]) % 1)) for model_D in models_KD]
 
 
-def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
+def build_trainer(settings: NodeSettings, manifest: AnyManifest, app: App | None = None) -> AnyTrainer:
     """Load the data and take this participant's part.
 
     Raises:
         InputError: the data is missing or the part is empty.
     """
-    spec = spec_of_manifest(manifest)
     if settings.trainer == "none":
         return Untrained(manifest.layout, settings.master_seed + settings.client)
     if settings.trainer != "torch":
         raise InputError(f"trainer {settings.trainer!r}: there are torch and none")
+    if app is not None:
+        return _app_trainer(settings, manifest, app)
+    spec = spec_of_manifest(manifest)
     dataset = load(settings.dataset or spec.dataset, settings.data)
+
+    # Everybody deals the whole set with the same seed and keeps one part: nobody has to hand parts out.
     parts = partition(dataset, settings.partition, settings.clients, settings.partition_seed)
     if not 0 <= settings.client < len(parts):
         raise InputError(f"client {settings.client} of {len(parts)}: parts count from 0")
+
     trainer = Trainer.of_rows(
         spec,
         dataset,
@@ -93,8 +126,11 @@ def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
         id_=settings.client,
         device=settings.device,
     )
+
     if settings.attack is None:
         return trainer
+
+    # An attack on updates needs to know those of its colluders, which a process of its own does not.
     attack, _ = worker_attack(settings.attack)
     if attack.labels is None:
         raise InputError(
@@ -106,6 +142,66 @@ def build_trainer(settings: NodeSettings, manifest: Manifest) -> AnyTrainer:
     )
 
 
+def _app_trainer(settings: NodeSettings, manifest: AnyManifest, app: App) -> Trainer:
+    """An app's own data, dealt only where the operator says so; torch has all cores unless told otherwise."""
+    if settings.attack is not None:
+        raise InputError(f"attack {settings.attack!r} is for built-in data sets, whose labels are known")
+    if not 0 <= settings.client < settings.clients:
+        raise InputError(f"client {settings.client} of {settings.clients}: parts count from 0")
+    own = part_of(app.data(settings.dataset), settings.clients, settings.client, settings.partition_seed)
+    return Trainer(
+        app,
+        *own,
+        score_samples=manifest.score_samples,
+        master_seed=settings.master_seed,
+        id_=settings.client,
+        device=settings.device,
+        threads=settings.threads or cores(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EndedInTime:
+    """A trainer whose calls end with the phase: what has not ended by then is worth nothing, and the round goes on."""
+
+    inner: Trainer
+    ledger: Ledger
+
+    @property
+    def layout(self) -> Layout:
+        """The tensors of the model."""
+        return self.inner.layout
+
+    @property
+    def samples(self) -> int:
+        """How many samples a training pass uses."""
+        return self.inner.samples
+
+    @property
+    def told(self) -> Mapping[str, float]:
+        """What the last training told of itself."""
+        return self.inner.told
+
+    def train(self, head_D: Floats, round_: int) -> Floats:
+        """The update, if it is done before Train ends."""
+        with time_limit(self._left(), "the time of Train is over: training"):
+            return self.inner.train(head_D, round_)
+
+    def score(self, models_KD: Sequence[Floats]) -> Sequence[Judgement]:
+        """The scores, if they are done before Score ends."""
+        with time_limit(self._left(), "the time of Score is over: scoring"):
+            return self.inner.score(models_KD)
+
+    def _left(self) -> float:
+        return float(self.ledger.task().round.deadline - self.ledger.now())
+
+
+def ended_in_time(trainer: AnyTrainer, ledger: Ledger) -> AnyTrainer:
+    """The same trainer; a user's app is ended at the phase's deadline, whatever it does."""
+    is_app_trainer = isinstance(trainer, Trainer) and isinstance(trainer.learner, App)
+    return EndedInTime(trainer, ledger) if is_app_trainer else trainer  # type: ignore[arg-type]
+
+
 def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:
     """One small step of all that a round will ask for: what does not fit is refused now, and nothing is slow later.
 
@@ -114,6 +210,9 @@ def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:
         VerificationError: the training that the task asks for is not meant to be done.
     """
     head_D = decode(first_D, config.scale)
+    if isinstance(trainer, Trainer) and isinstance(trainer.learner, App):
+        rehearse_app(trainer, head_D, config)
+        return
     update_D = encode(_first_step(trainer, head_D, config), config.scale)
     if isinstance(trainer, Trainer):
         trainer = trainer.on(trainer.train_on, trainer.held_out.first(CHUNK))
@@ -123,14 +222,15 @@ def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:
 
 def _first_step(trainer: AnyTrainer, head_D: Floats, config: TaskConfig) -> Floats:
     """One step of training, and from its time whether all of them are meant to be done at all."""
-    if not isinstance(trainer, Trainer):
+    if not isinstance(trainer, Trainer) or not isinstance(trainer.learner, BuiltIn):
         return trainer.train(head_D, 0)
-    recipe = trainer.spec.recipe
+    spec = trainer.learner.spec
+    recipe = spec.recipe
     samples = trainer.train_on
 
     def step() -> Floats:
         one = replace(recipe, local_epochs=1, local_steps=1)
-        return train(trainer.spec.model, head_D, samples.first(recipe.batch), one, trainer.seed(0))
+        return train(spec.model, head_D, samples.first(recipe.batch), one, trainer.seed(0))
 
     step()  # the first one also loads what torch needs
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a node is told: flags over environment (`CHAINFL_…`) over a TOML file."""
+"""The settings of a node: flags over environment (`CHAINFL_…`) over a TOML file."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,10 +29,24 @@ class NodeSettings(BaseSettings):
     from_block: int = Field(0, description="a block not after the task's creation, to read its events from")
     keystore: Path = Field(description="encrypted key file")
     password_file: Path | None = Field(None, description="file whose first line opens the keystore")
+    owner: str | None = Field(
+        None,
+        description="address whose stake this key acts for, as its operator (chainfl stake operator set)",
+    )
+    admission: Path | None = Field(
+        None, description="the list of who may join, as a file, in place of the one that the manifest names"
+    )
     store: str = Field(description="dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001")
     home: Path = Field(Path(".chainfl"), description="where the journal lives")
+    app: str | None = Field(
+        None, description="the task's app, installed by you: a Python file, or package.module"
+    )
+    accept_app: str | None = Field(
+        None, description="run --app though the task names another: the digest of your own source"
+    )
     dataset: str | None = Field(
-        None, description="data set to use in place of the manifest's, such as npz:/file"
+        None,
+        description="data set in place of the manifest's, such as npz:/file; what an app's data() is given",
     )
     data: Path | None = Field(None, description="folder with data sets")
     partition: str = Field("iid", description="how the data set is dealt to participants")
@@ -41,6 +55,15 @@ class NodeSettings(BaseSettings):
     partition_seed: int = Field(0, description="seed of the partition")
     master_seed: int = Field(0, description="seed of this participant's training")
     device: str = Field("auto", description="auto, cuda, mps or cpu")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        description="threads of torch for an app; it changes bits, and is in the journal [all cores]",
+    )
+    dp: str | None = Field(
+        None,
+        description="clip each update's difference from the head and add Gaussian noise: clip=1.0,noise=1.1,delta=1e-5",
+    )
     trainer: str = Field(
         "torch", description="torch; or none: updates that learn nothing, for measuring the rest"
     )
@@ -63,13 +86,16 @@ class NodeSettings(BaseSettings):
     max_fee: float = Field(
         300, gt=0, description="most gwei that a unit of gas may cost; what is above waits"
     )
-    max_priority_fee: float = Field(10, gt=0, description="most gwei of that to whoever makes the block")
+    max_priority_fee: float = Field(10, gt=0, description="most gwei of that to the block's producer")
     confirmations: int = Field(0, description="blocks to wait before anything counts")
     poll_seconds: float = Field(
         0.5, description="longest pause between looks at the chain; shorter while much happens"
     )
     log_level: str = Field("info", description="how much to log: debug, info, warning")
     json_logs: bool = Field(False, description="one JSON object per log line")
+    track: str | None = Field(
+        None, description="show each settled round to tensorboard:DIR or mlflow:URI (extras of that name)"
+    )
     status_port: int | None = Field(None, description="serve /health and /metrics on this loopback port")
 
     @field_validator("keep_rounds")

@@ -6,10 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import nan
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from chainfl.errors import InputError
+from chainfl.node.own_rounds import OwnRound
 from chainfl.protocol.state import Task
 
 
@@ -24,6 +26,7 @@ class Status:
         self._steps = Counter("chainfl_steps", "Steps taken", ["step"], registry=self.registry)
         self._refused = Counter("chainfl_refused", "Steps the rules refused", registry=self.registry)
         self._failures = Counter("chainfl_failures", "Failures of chain or store", registry=self.registry)
+
         self._seconds = Histogram(
             "chainfl_step_seconds", "How long steps took", ["step"], registry=self.registry
         )
@@ -36,6 +39,28 @@ class Status:
             ["endpoint"],
             registry=self.registry,
         )
+
+        self._of_round = Gauge(
+            "chainfl_own_round",
+            "What the last settled round was for this account: round, share, head_score, own_score, given_score",
+            ["what"],
+            registry=self.registry,
+        )
+        self._training = Gauge(
+            "chainfl_training",
+            "What the last training told, such as its loss",
+            ["what"],
+            registry=self.registry,
+        )
+        self._earned = Counter(
+            "chainfl_earned_wei", "Pay of the rounds settled since the start", registry=self.registry
+        )
+        self._pay = Gauge("chainfl_round_pay_wei", "Pay of the last settled round", registry=self.registry)
+
+        self._epsilon = Gauge(
+            "chainfl_privacy_epsilon", "Privacy spent by updates so far (--dp)", registry=self.registry
+        )
+
         self._endpoints: dict[str, str] = {}
         self._seen: float = 0.0
         self._last_error = ""
@@ -69,6 +94,20 @@ class Status:
         self._seconds.labels(step).observe(seconds)
         for cause, spent in causes.items():
             self._causes.labels(cause).inc(spent)
+
+    def settled(self, own: OwnRound) -> None:
+        """A round is over; what it did not have is no number."""
+        for what in ("round", "share", "head_score", "own_score", "given_score"):
+            value = getattr(own, what)
+            self._of_round.labels(what).set(nan if value is None else value)
+        for what, value in own.training.items():
+            self._training.labels(what).set(value)
+        self._pay.set(own.pay)
+        self._earned.inc(own.pay)
+
+    def spent(self, epsilon: float) -> None:
+        """How much privacy all updates so far have cost."""
+        self._epsilon.set(epsilon)
 
     def refused(self) -> None:
         """The rules refused a step."""

@@ -65,7 +65,9 @@ class _Timed:
     """Stands in front of a port and times its calls; answers that come one by one are timed one by one."""
 
     def __init__(self, inner: object, clock: Clock, causes: Mapping[str, str]) -> None:
-        self._inner, self._clock, self._causes = inner, clock, causes
+        self._inner = inner
+        self._clock = clock
+        self._causes = causes
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)

@@ -1,4 +1,4 @@
-"""The watcher: redo every proposal, and convict whoever stands behind a wrong one."""
+"""The watcher: redo every proposal, and convict those who proposed or attested a wrong one."""
 
 import logging
 import secrets
@@ -48,7 +48,9 @@ class Watcher:
 
     def __init__(self, ledger: Ledger, store: BlobStore, first_pause: float = 1.0) -> None:
         """Nothing has been looked at yet. `first_pause` is how long to wait before a second look, in seconds."""
-        self._ledger, self._store, self._first_pause = ledger, store, first_pause
+        self._ledger = ledger
+        self._store = store
+        self._first_pause = first_pause
         self._case: _Case | None = None
 
     def look(self, task: Task) -> bool:
@@ -61,18 +63,24 @@ class Watcher:
         case = self._standing(task)
         if case is None or case.is_closed or time.monotonic() < case.look_at:
             return False
+
+        # A lie that was found stays found: only the sending is tried again.
         try:
             if case.lie is None and not self._finds_lie(task, case):
                 return False
             self._convict(task, case)
         except (StoreError, VerificationError) as error:
+            # A store that hangs must not make a participant late for its own part in the round.
             case.postpone(error)
-            case.is_closed = self._has_duties(task)  # a store that hangs must not make it late for them
+            case.is_closed = self._has_duties(task)
             return False
         except ProtocolError:
+            # Mostly somebody else was faster: the lie is proven, and that is what matters.
             case.is_closed = True
             raise
-        case.postpone()  # if the proposal stands again after that, a reorg has undone the proof
+
+        # If the proposal stands again after a pause, a reorg has undone the proof.
+        case.postpone()
         return True
 
     def _standing(self, task: Task) -> _Case | None:
@@ -81,8 +89,11 @@ class Watcher:
         account = task.accounts.get(self._ledger.me)
         if round_.phase is not Phase.CHALLENGE or round_.proposal is None:
             return None
+
+        # Who proposes or attests has redone it.
         if account is not None and (round_.proposer == account.id or round_.votes.get(account.id)):
-            return None  # who proposes or attests has redone it
+            return None
+
         proposal = (round_.number, round_.attempt, round_.proposal)
         if self._case is None or self._case.proposal != proposal:
             self._case = _Case(proposal, self._first_pause)
@@ -114,13 +125,15 @@ class Watcher:
         """Note the finding, then show it a block later."""
         lie = case.lie
         assert lie is not None
+
+        # Shown without a note, a proof could be copied by whoever orders transactions, and the finder's part with it.
         note_lie(self._ledger, task, lie, case.salt)
         self._ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, case.salt)
         _log.warning("round %d.%d: convicted", lie.round, lie.attempt)
 
 
 def watch_task(watcher: Watcher, ledger: Ledger, stop: threading.Event, poll_seconds: float) -> None:
-    """Look until the task has ended or the process is told to stop; failures outside are waited out."""
+    """Look until the task has ended or the process is stopped; failures outside are waited out."""
     while not stop.is_set():
         try:
             task = ledger.task()
@@ -129,5 +142,5 @@ def watch_task(watcher: Watcher, ledger: Ledger, stop: threading.Event, poll_sec
                 return
             watcher.look(task)
         except ChainflError as error:
-            _log.warning("%s; looking again", error)
+            _log.warning("%s; retrying", error)
         stop.wait(poll_seconds)

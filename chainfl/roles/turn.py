@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 
 from chainfl.protocol.enrolment import is_absent
+from chainfl.protocol.operators import acts_for
 from chainfl.protocol.state import Account, Task
 from chainfl.protocol.views import is_over, may_score, revealed_vectors, trains, voters
 from chainfl.roles.miner import Alter, propose
@@ -35,7 +36,9 @@ class Step:
 
 def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | None = None) -> Step | None:
     """The step to take now; None when it is somebody else's turn."""
-    account = task.accounts.get(me.ledger.me)
+    # An operator that was named or dismissed in mid-round acts from, or until, the next draw.
+    is_acting = acts_for(task, me.ledger.key) == me.ledger.me
+    account = task.accounts.get(me.ledger.me) if is_acting else None
     own = _own_step(task, account, duty, alter) if account is not None else None
     if own is not None and now < task.round.deadline:
         return own
@@ -48,10 +51,14 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
     update = round_.updates.get(id_)
     scores = round_.scores.get(id_)
     is_trainer = Duty.VALIDATE in duty if id_ in round_.committee else Duty.WORK in duty
+
+    # A committee that trains too does so as validators: `work` alone does not commit for it.
     if round_.phase is Phase.TRAIN and is_trainer and update is None and trains(task, account):
         return Step("commit update", commit_update)
+
     if round_.phase is Phase.REVEAL and is_trainer and update is not None and update.revealed is None:
         return Step("reveal update", reveal_update)
+
     if Duty.VALIDATE in duty and id_ in round_.committee:
         if round_.phase is Phase.SCORE and scores is None and may_score(task, id_):
             return Step("commit scores", commit_scores)
@@ -63,6 +70,7 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
             and id_ not in round_.votes
         ):
             return Step("vote", vote)
+
     if Duty.MINE in duty and round_.phase is Phase.PROPOSE and round_.proposer == id_:
         return Step("propose", lambda me: propose(me, alter))
     return None
@@ -75,11 +83,13 @@ def _shared_step(me: Participant, task: Task, now: int) -> Step | None:
     if round_.phase is Phase.DRAW:
         is_due = round_.draw_block and me.ledger.can_draw()
         return Step("draw", lambda me: me.ledger.draw(), is_shared=True) if is_due else None
+
     absent = absent_workers(task)
     if absent:
         return Step(
             "note absent workers", lambda me: me.ledger.note_absent(round_.number, absent), is_shared=True
         )
+
     if not is_over(task, now):
         return None
     if round_.phase is Phase.TALLY:

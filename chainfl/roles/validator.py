@@ -144,7 +144,7 @@ def seal_scores(me: Participant, task: Task, judged: Scores) -> SealedScores:
 def _digest(me: Participant, task: Task, scores: bytes, salt: Digest) -> Digest:
     """The commitment to these scores of the updates that are revealed now."""
     payload = validator_payload(ordered_roots(task), scores)
-    return seal(task, Phase.SCORE, me.ledger.me, payload, salt)
+    return seal(task, Phase.SCORE, me.ledger.key, payload, salt)
 
 
 def judge(me: Participant, task: Task) -> Scores:

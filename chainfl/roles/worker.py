@@ -71,7 +71,7 @@ def seal_update(me: Participant, task: Task) -> SealedUpdate:
     samples = min(me.trainer.samples, task.config.max_samples)
     salt = me.journal.salt(number, Phase.TRAIN)
     payload = worker_payload(named.node.root, named.cid.digest, samples)
-    digest = seal(task, Phase.TRAIN, me.ledger.me, payload, salt)
+    digest = seal(task, Phase.TRAIN, me.ledger.key, payload, salt)
     return SealedUpdate(digest, salt, named.node.root, named.cid.digest, samples, update_D)
 
 

@@ -54,7 +54,8 @@ class DirectoryStore:
         path = self._path(cid)
         with _mapped(f"writing {cid} to {self._root}"):
             if _holds(path, cid, len(data)):
-                path.touch()  # put now, as far as `collect` is concerned
+                # Put now, as far as `collect` is concerned.
+                path.touch()
             else:
                 self._write(path, data)
         return cid
@@ -71,12 +72,15 @@ class DirectoryStore:
         """
         with _mapped(f"reading {cid} from {self._root}"):
             try:
+                # One byte more than allowed tells a file that is too large, whatever its size.
                 with self._path(cid).open("rb") as file:
                     data = file.read(max_bytes + 1)
             except FileNotFoundError:
                 raise BlobNotFoundError(f"{cid} is not in {self._root}") from None
         if len(data) > max_bytes:
             raise BlobTooLargeError(f"{cid} is larger than the {max_bytes} bytes allowed")
+
+        # Disks fail silently; a name that is checked at every read makes that a clear error.
         if not cid.matches(data):
             raise WrongBytesError(f"{cid} in {self._root} is damaged: its bytes hash to another name")
         return data
@@ -98,6 +102,8 @@ class DirectoryStore:
         """
         if self._has_pin(cid, with_links=with_links):
             return
+
+        # What is below another pin was walked when that was made.
         if with_links:
             self._walk(cid, {each for each in self.pins() if self._has_pin(each)})
         elif not self.has(cid):
@@ -130,9 +136,11 @@ class DirectoryStore:
                 self._walk(cid, kept)
             else:
                 kept.add(cid)
+
         freed = 0
         with _mapped(f"collecting in {self._root}"):
             for path in self._blocks.glob("*/*"):
+                # Another process may collect at the same time.
                 with suppress(FileNotFoundError):
                     found = path.stat()
                     if found.st_mtime < before and kept.isdisjoint(_named([path])):

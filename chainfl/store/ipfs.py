@@ -243,6 +243,7 @@ class IpfsStore:
         """One RPC, tried again while the daemon cannot be reached and time is left."""
         deadline = min(time.monotonic() + seconds + self._settings.look_seconds, self._until)
         pause = self._settings.first_pause
+
         for left in reversed(range(self._settings.tries)):
             try:
                 return self._once(f"/api/v0/{command}?{urlencode(query)}", deadline, most, body)
@@ -276,6 +277,7 @@ class IpfsStore:
         headers = {"Content-Type": f"multipart/form-data; boundary={self._boundary}"} if body else {}
         if self._endpoint.authorization:
             headers["Authorization"] = self._endpoint.authorization
+
         response = self._connections.urlopen(
             "POST",
             f"{self._endpoint}{path}",
@@ -286,6 +288,7 @@ class IpfsStore:
             preload_content=False,
             decode_content=False,
         )
+
         with closing(response):  # of an answer that was read to its end, the connection is kept
             if response.status != 200:
                 raise _refusal(response)
@@ -313,6 +316,8 @@ def _connections(endpoint: Endpoint) -> urllib3.PoolManager:
     options: dict[str, Any] = {"maxsize": _KEPT}
     if endpoint.tls:
         options["ssl_context"] = ssl.create_default_context()
+
+    # Only answers through a plain connection to the proxy can be bounded in time and length.
     if endpoint.proxy:
         proxy = urllib3.util.parse_url(endpoint.proxy)
         if proxy.scheme != "http" or not proxy.host:
@@ -323,6 +328,7 @@ def _connections(endpoint: Endpoint) -> urllib3.PoolManager:
         )
     else:
         manager = urllib3.PoolManager(**options)
+
     manager.pool_classes_by_scheme = BOUNDED_POOLS
     return manager
 

@@ -30,14 +30,16 @@ class SqlitePinBook:
         Raises:
             StoreError: the file cannot be opened or is no list of pins.
         """
-        self._path, self._key, self._lock = path, (chain_id, task, account), threading.Lock()
+        self._path = path
+        self._key = (chain_id, task, account)
+        self._lock = threading.Lock()
+
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, check_same_thread=False, timeout=10)
             self._db.execute("pragma journal_mode = wal")
-            self._db.execute(
-                "pragma synchronous = normal"
-            )  # safe from a crash of ours, and no wait for the disk
+            # Safe from a crash of ours, and no wait for the disk.
+            self._db.execute("pragma synchronous = normal")
             self._db.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(

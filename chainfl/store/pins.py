@@ -62,7 +62,10 @@ class RecordingStore:
         self, store: PinnedStore, book: PinBook, round_: Callable[[], int], keep_rounds: int | None
     ) -> None:
         """`round_` tells the running round; pins stay for `keep_rounds` rounds after theirs, for ever if None."""
-        self._store, self._book, self._round, self._keep_rounds = store, book, round_, keep_rounds
+        self._store = store
+        self._book = book
+        self._round = round_
+        self._keep_rounds = keep_rounds
 
     def __repr__(self) -> str:
         return repr(self._store)
@@ -118,8 +121,10 @@ class RecordingStore:
         old = list(self._book.old_pins(oldest, number))
         if not old:
             return 0
+
         limited = self.within(time.monotonic() + _SWEEP_SECONDS)
         count = 0
+
         try:
             needed = names_to_keep(limited, task)
             for cid in old:

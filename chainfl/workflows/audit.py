@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.trace import trace_of
 from chainfl.audit.verify import Finding, MixHash, Verdict, check_round, worst
-from chainfl.blobs import get_record
+from chainfl.blobs import get_manifest
 from chainfl.chain.reader import TaskReader
-from chainfl.codec.cid import Cid
-from chainfl.codec.records import Manifest
 from chainfl.errors import ProtocolError
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
 from chainfl.ports import BlobStore
@@ -66,5 +64,5 @@ def trace_task(reader: TaskReader, store: BlobStore | None) -> dict[str, object]
     if not played:
         raise ProtocolError("no round of this task has been drawn yet: there is nothing to trace")
     config = reader.created.config
-    manifest = get_record(store, Cid.dag_cbor(config.manifest), Manifest) if store is not None else None
+    manifest = get_manifest(store, config.manifest) if store is not None else None
     return trace_of(config, manifest, played)

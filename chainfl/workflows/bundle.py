@@ -60,7 +60,7 @@ class BundleAudit:
 
 @dataclass(frozen=True, slots=True)
 class ProvenTask:
-    """A task as a trusted block tells it: nothing here rests on anybody's word."""
+    """A task as a trusted block tells it: nothing here rests on an unproven statement."""
 
     chain: ProvenChain
     contracts: Contracts
@@ -182,7 +182,9 @@ def check_blobs(bundle: Bundle, proven: ProvenTask) -> None:
         chosen = _chosen(proven.rounds, bundle.subject.round)
     except InputError as error:
         raise BundleError(f"root: {error}") from error
+
     _walk(proven.contracts, chosen, needed)
+
     held = {block.cid for block in bundle.blocks["blobs"]}
     for cids, why in (
         ((held | bundle.missing) - needed.cids, "no round needs it"),
@@ -246,7 +248,8 @@ class _Collector:
     """Fetches blobs from a store and writes them into a bundle."""
 
     def __init__(self, store: BlobStore, writer: BundleWriter) -> None:
-        self._store, self._writer = store, writer
+        self._store = store
+        self._writer = writer
         self.missing: dict[Cid, None] = {}
 
     def record(self, cid: Cid) -> bytes | None:
@@ -322,5 +325,5 @@ def _endpoint_to_blame() -> Iterator[None]:
         yield
     except BundleError as error:
         raise LedgerError(
-            f"what the endpoint tells does not add up: {error}; was there a reorg? run again"
+            f"what the endpoint answers is inconsistent: {error}; was there a reorg? run again"
         ) from error

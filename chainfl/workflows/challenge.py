@@ -20,6 +20,7 @@ from chainfl.errors import StoreError, VerificationError
 from chainfl.ports import BlobStore, Ledger
 from chainfl.protocol import stake
 from chainfl.protocol.events import Slashed
+from chainfl.protocol.shared import SharedMap
 from chainfl.protocol.state import Task
 from chainfl.types import Address, Digest, Id, Phase, Slash
 from chainfl.workflows.audit import AuditedRound
@@ -78,20 +79,24 @@ def challenge_standing(w3: Web3, task: Task, store: BlobStore, ledger: Ledger | 
         return Challenge(
             "nothing-stands", f"round {round_.number} is in {phase}: there is no proposal to challenge"
         )
+
     where = f"round {round_.number}, attempt {round_.attempt}"
     try:
         lie = find_lie(store, task)
     except (StoreError, VerificationError) as error:
         return Challenge("not-provable", f"{where}: {error}")
+
     if lie is None:
         return Challenge("no-lie", f"{where}: every parameter of the proposed model is right")
     what = f"{where}: parameter {lie.position} is {lie.found}, redoing gives {lie.expected}"
+
     if ledger is None:
         return Challenge("dry-run", f"{what}; nothing was sent", plan_challenge(w3, task, lie))
+
     # Noted before the endpoint sees the proof: whoever reads it there comes too late to be the finder.
     salt = Digest(secrets.token_bytes(32))
     note_lie(ledger, task, lie, salt)
-    plan = plan_challenge(w3, task, lie, ledger.me, salt)
+    plan = plan_challenge(w3, task, lie, ledger.key, salt)
     ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, salt)
     return Challenge("sent", f"{what}; it is proven", plan)
 
@@ -121,11 +126,14 @@ def plan_challenge(
         lie.round, lie.attempt, lie.position, lie.evidence.to_bytes(), salt
     )
     note_gas, proof_gas = (_estimate(w3, sender, task.address, data) for data in (noting, proving))
+
     with outside("reading fees"):
         price = w3.eth.gas_price
+
     (registry,) = read_call(w3, "TrainingTask", task.address, "registry")
     slashes = [_slash(w3, as_address(registry), task, id_, sender) for id_ in _guilty(task)]
     told = [slashed for _, slashed in slashes]
+
     return ChallengePlan(
         lie,
         proving,
@@ -150,7 +158,7 @@ def _slash(w3: Web3, registry: Address, task: Task, id_: Id, finder: Address) ->
     config = task.config
     (values,) = read_call(w3, "StakeRegistry", registry, "allocation", task.address, account)
     held = stake.Allocation(*values)
-    ledger = stake.Registry(allocations={(task.address, account): held})
+    ledger = stake.Registry(allocations=SharedMap({(task.address, account): held}))
     parts = (finder, config.finder_part, config.burn_part)
     stake.slash(ledger, task.address, account, Slash.LIE, config.lie_slash, *parts)
     told = next((event for event in ledger.events if isinstance(event, Slashed)), None)

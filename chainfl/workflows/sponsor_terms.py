@@ -13,7 +13,7 @@ def _term(name: str, default: Any = ...) -> Any:
     """A field that is a term of the contract: default, unit, bounds and help are those of the table."""
     term = TERM[name]
     return field(
-        default=term.default if default is ... else default,
+        default=term.usual_value if default is ... else default,
         metadata={"help": term.help, "shown": term.usual, "term": term},
     )
 
@@ -39,6 +39,20 @@ class Terms:
     max_samples: int = _term("max_samples")
     min_stake: int = _term("min_stake")
     target: int = _term("target")
+    min_internals: int = _term("min_internals")
+    internals_train: bool | None = _term("internals_train", None)
+    internals: str | None = field(
+        default=None,
+        metadata={
+            "help": "File of internals, 0x… a line each: they are the committee, and train; anyone else may join"
+        },
+    )
+    admission: str | None = field(
+        default=None,
+        metadata={
+            "help": "File of who may join: 0x… participant, 0x… internal or anyone, a line each [everybody]"
+        },
+    )
 
     train_seconds: int = _term("train_seconds")
     reveal_seconds: int = _term("reveal_seconds")
@@ -47,6 +61,15 @@ class Terms:
     propose_seconds: int = _term("propose_seconds")
     challenge_seconds: int = _term("challenge_seconds")
 
+    app: str | None = field(
+        default=None,
+        metadata={
+            "help": "Your own learning: a Python file, or package.module; replaces model, data set and recipe"
+        },
+    )
+    app_config: str | None = field(
+        default=None, metadata={"help": "Values of the app's config, such as rate=0.01,batch=16"}
+    )
     model: str = field(default="mnist-mlp-small", metadata={"help": "Name of the model"})
     dataset: str = field(default="mnist-embedded", metadata={"help": "Name of the data set"})
     learning_rate: float = _of_recipe("learning_rate", 0.1)
