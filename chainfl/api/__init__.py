@@ -1,1 +1,1 @@
-"""The audit API: an index of what a chain says, verification on demand, and a dashboard, all read-only."""
+"""The audit API: an index of a chain's events, verification on demand, and a dashboard, all read-only."""

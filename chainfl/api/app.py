@@ -22,7 +22,7 @@ from chainfl.api.jobs import Auditor, JobPool
 from chainfl.api.live import Hub
 from chainfl.api.middleware import Guard
 from chainfl.api.readonly_store import ReadingStore
-from chainfl.api.routes import blocks, live, tasks
+from chainfl.api.routes import blocks, live, search, tasks
 from chainfl.api.schemas import Problem
 from chainfl.api.settings import ApiSettings
 from chainfl.api.source import EventSource
@@ -78,7 +78,7 @@ def create_app(source: EventSource, store: BlobStore, settings: ApiSettings) -> 
     )
     app.state.services = Services(settings, index, follower, auditor, hub)
     problems.install(app)
-    for module in (live, tasks, blocks):
+    for module in (live, tasks, blocks, search):
         app.include_router(module.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.get("/", include_in_schema=False)(_dashboard)

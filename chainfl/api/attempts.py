@@ -49,8 +49,11 @@ def _attempt(
     proposed = next((logged for logged in turn if isinstance(logged.event, events.Proposed)), None)
     proposal = proposed.event if proposed else None
     assert proposal is None or isinstance(proposal, events.Proposed)
+
+    # A proven lie ends the turn, not the vote: who had not voted by then was not silent.
     lie = _lie(task, turn, proposer)
     is_closed = outcome is not Outcome.OPEN and lie is None
+
     return schemas.Attempt(
         attempt=number,
         proposer=who(task, proposer),
@@ -93,19 +96,22 @@ def _votes(
 def _lie(task: Task, turn: Sequence[PlacedEvent], proposer: Id) -> schemas.Lie | None:
     for logged in turn:
         lie = logged.event
-        if isinstance(lie, events.LieProven):
-            unit = 1 << task.config.scale
-            return schemas.Lie(
-                position=lie.position,
-                leaf=lie.position // LEAF_PARAMETERS,
-                expected=lie.expected,
-                found=lie.found,
-                expected_value=(lie.expected - ZERO) / unit,
-                found_value=(lie.found - ZERO) / unit,
-                finder=hex_of(lie.finder),
-                place=place(logged),
-                convictions=_convictions(task, turn, proposer),
-            )
+        if not isinstance(lie, events.LieProven):
+            continue
+
+        # Parameters are stored as unsigned integers around ZERO, in steps of 2 to the minus scale.
+        unit = 1 << task.config.scale
+        return schemas.Lie(
+            position=lie.position,
+            leaf=lie.position // LEAF_PARAMETERS,
+            expected=lie.expected,
+            found=lie.found,
+            expected_value=(lie.expected - ZERO) / unit,
+            found_value=(lie.found - ZERO) / unit,
+            finder=hex_of(lie.finder),
+            place=place(logged),
+            convictions=_convictions(task, turn, proposer),
+        )
     return None
 
 

@@ -204,6 +204,7 @@ class ChainSource:
         """Make a task of its creation; where its terms cannot be read, remember it and why."""
         event = log.event
         assert isinstance(event, TaskCreated)
+
         try:
             config = read_config(self._w3, event.task)
             (delay,) = read_call(self._w3, "TrainingTask", event.task, "seedDelay")
@@ -213,11 +214,13 @@ class ChainSource:
                 self._chain_id, event.task, event.task_id, event.sponsor, config, event.escrow, delay
             )
         except Exception as error:
+            # An endpoint that is away says nothing about the task: that ends the step, and it is tried again.
             if isinstance(error, LedgerError) and not has_answered(error):
                 raise
             self._uncreated[event.task] = log
             self._broken[event.task] = f"its terms cannot be read: {one_line(error)}"
             return
+
         self._uncreated.pop(event.task, None)
         self._broken.pop(event.task, None)
         self._tasks[event.task] = TaskLog(created, log.block_number, ())
@@ -264,7 +267,8 @@ class ChainSource:
             self._tasks[task] = replace(log, events=(*log.events, *events)) if events else log
             for event in events:
                 self._marks.add(event.block_number, event.block_hash)
-        self._times, self._receipts = {}, {}
+        self._times = {}
+        self._receipts = {}
 
     def _troubles(
         self,
@@ -340,7 +344,8 @@ class ChainSource:
         if stands is None:
             return
 
-        self._times, self._receipts = {}, {}
+        self._times = {}
+        self._receipts = {}
         self._next = min(self._next, stands + 1)
         self._tasks = {
             task: replace(log, events=tuple(e for e in log.events if e.block_number <= stands))

@@ -12,7 +12,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _HOPS = 16
-"""Proxies in a row that are believed; what a header says beyond them is nobody's word."""
+"""Proxies in a row that are trusted; entries of a header beyond them are ignored."""
 _V6_PREFIX = 64
 """Who has one IPv6 address has the network of this size around it."""
 
@@ -22,7 +22,8 @@ class Share:
 
     def __init__(self, most: int, what: str) -> None:
         """Nobody holds anything yet; `what` names it in refusals."""
-        self._most, self._what = most, what
+        self._most = most
+        self._what = what
         self._held: Counter[str] = Counter()
         self._lock = threading.Lock()
 

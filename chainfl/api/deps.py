@@ -75,14 +75,32 @@ After = Annotated[int | None, Query(ge=0, le=2**62, description="`next` of the p
 Order = Annotated[Literal["oldest", "newest"], Query(description="which rows come first")]
 
 
-def reply(request: Request, body: str | bytes, status: int = HTTPStatus.OK) -> Response:
-    """A JSON answer with an ETag; 304 where the client has these very bytes."""
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which page of a list is wanted."""
+
+    after: int | None
+    limit: int
+    order: str
+
+
+async def _paging(after: After = None, limit: Limit = 50, order: Order = "oldest") -> Paging:
+    return Paging(after, limit, order)
+
+
+PagingDep = Annotated[Paging, Depends(_paging)]
+
+
+def reply(
+    request: Request, body: str | bytes, status: int = HTTPStatus.OK, media: str = "application/json"
+) -> Response:
+    """An answer, JSON unless told otherwise, with an ETag; 304 where the client has these very bytes."""
     data = body.encode() if isinstance(body, str) else body
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if status == HTTPStatus.OK and _is_known(request.headers.get("if-none-match"), tag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(data, status, headers, "application/json")
+    return Response(data, status, headers, media)
 
 
 def _is_known(header: str | None, tag: str) -> bool:
@@ -92,17 +110,11 @@ def _is_known(header: str | None, tag: str) -> bool:
 
 
 async def reply_page(
-    request: Request,
-    services: Services,
-    kind: str,
-    where: Filter,
-    after: int | None,
-    limit: int,
-    order: str = "oldest",
+    request: Request, services: Services, kind: str, where: Filter, paging: Paging
 ) -> Response:
     """A page of documents of one kind."""
     documents, next_ = await run_in_threadpool(
-        services.index.chunk, kind, where, after, limit, newest=order == "newest"
+        services.index.chunk, kind, where, paging.after, paging.limit, newest=paging.order == "newest"
     )
     return reply(request, page_body(documents, next_))
 

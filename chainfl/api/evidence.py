@@ -27,7 +27,7 @@ def evidence_of(played: PlayedRound, store: BlobStore, leaf: int, attempt: int |
 
     Raises:
         NotIndexedError: nothing was proposed in that attempt; InputError: the tree has no such leaf.
-        StoreError, VerificationError: a model cannot be had, or is not what was promised.
+        StoreError, VerificationError: a model was not found, or is not what was promised.
     """
     task = _proposed(played, attempt)
     claim = claim_of(task)
@@ -35,8 +35,11 @@ def evidence_of(played: PlayedRound, store: BlobStore, leaf: int, attempt: int |
         raise InputError(
             f"leaf {leaf} is not in a tree of depth {claim.depth}: give 0 to {(1 << claim.depth) - 1}"
         )
+
+    # Leaves beyond the model are padding: no update has a part in them.
     needs_parts = leaf * LEAF_PARAMETERS < claim.dimension
     paths = list(_paths(store, task, claim, leaf, needs_parts))
+
     return schemas.Evidence(
         task=hex_of(task.address),
         round=played.number,

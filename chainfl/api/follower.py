@@ -36,7 +36,7 @@ Key = tuple[str, int]
 class Standing:
     """How well the chain is followed.
 
-    `current` is when the index last said what the chain's head says, `stepping` when the running step began, both on
+    `current` is when the index last agreed with the chain's head, `stepping` when the running step began, both on
     the monotonic clock.
     """
 
@@ -89,7 +89,9 @@ class Follower:
 
     def __init__(self, source: EventSource, index: Index, hub: Hub) -> None:
         """Nothing is read yet; what the index holds from before is served until then."""
-        self._source, self._index, self._hub = source, index, hub
+        self._source = source
+        self._index = index
+        self._hub = hub
         self._followed: dict[str, _Followed] = {}
         self._unread: Mapping[str, Unread] = {}
         self._lock = threading.Lock()
@@ -147,7 +149,7 @@ class Follower:
             # The edge of the loop: it must live on, whatever this was.
             self.standing = replace(self.standing, trouble=one_line(error), stepping=None)
             where = "" if isinstance(error, ChainflError) else f"\n{traced(error)}"
-            _log.warning("%s; looking again%s", one_line(error), where)
+            _log.warning("%s; retrying%s", one_line(error), where)
             return False
         return True
 
@@ -156,6 +158,7 @@ class Follower:
         retried = self._reread_due()
         snapshot = self._source.refresh()
 
+        # Revisions count changes, so that a browser that was away knows whether it missed any.
         before = self.standing
         changes = list[Change]()
         try:
@@ -173,10 +176,13 @@ class Follower:
         self._arrive(snapshot)
 
     def _arrive(self, snapshot: Snapshot) -> None:
-        """The index says what the snapshot says."""
+        """The index agrees with the snapshot."""
         is_current = snapshot.behind == 0
+
+        # Rows of a former chain, kept from before a restart, go only once all that is on this one is known.
         if is_current and not self.standing.is_ready:
             self._index.keep_only({hex_of(each) for each in (*snapshot.tasks, *snapshot.unreadable)})
+
         now = time.monotonic()
         self.standing = replace(
             self.standing,
@@ -192,6 +198,7 @@ class Follower:
 
     def _drop_gone(self, snapshot: Snapshot) -> None:
         """Forget tasks whose creation was undone."""
+        # What cannot be read exists all the same: its rows stay.
         known = {hex_of(address) for address in (*snapshot.tasks, *snapshot.unreadable)}
         gone = (self._followed.keys() | self._unread.keys()) - known
         with self._lock:
@@ -210,8 +217,11 @@ class Follower:
         if address in snapshot.unreadable:
             self._note(name, snapshot.unreadable[address], is_new_try=unread is None or name in retried)
             return None
+
+        # Its turn has not come: asking at every step would slow down the tasks that can be read.
         if unread is not None and name not in retried:
             return None
+
         try:
             with self._lock:
                 change = self._follow(name, log, revision, anew=unread is not None)
@@ -219,11 +229,13 @@ class Follower:
             # Half of the events may be in the line by now: it is drawn anew when the task is tried again.
             with self._lock:
                 self._followed.pop(name, None)
+            # The index failed, not the task: all tasks wait for it.
             if isinstance(error, StoreError):
                 raise
             self._note(name, f"its events do not fold: {one_line(error)}", is_new_try=True)
-            _log.warning("task %s cannot be read; looking again\n%s", name, traced(error))
+            _log.warning("task %s cannot be read; retrying\n%s", name, traced(error))
             return None
+
         if unread is not None:
             self._read_again((name,))
             _log.info("task %s can be read again", name)
@@ -263,12 +275,15 @@ class Follower:
         due = frozenset(name for name, unread in self._unread.items() if unread.again <= started)
         if not due:
             return due
+
         try:
             self._source.reread([Address(from_hex(name)) for name in due])
         except Exception as error:
             for name in due:
                 self._note(name, f"it cannot be read anew: {one_line(error)}", is_new_try=True)
             due = frozenset()
+
+        # A rest in proportion to what it took, so that tasks that cannot be read do not slow down the others.
         now = time.monotonic()
         rested = now + _REREAD_PART * (now - started)
         self._unread = {
@@ -278,21 +293,28 @@ class Follower:
         return due
 
     def _follow(self, name: str, log: TaskLog, revision: int, *, anew: bool) -> Change | None:
+        # The source hands out the same log until something is new: nothing to compare then.
         followed = self._followed.get(name)
         if followed is not None and followed.log is log and not anew:
             return None
+
+        # A line is only ever extended: after a reorg that touches it, another one is drawn.
         anew = anew or followed is None or not followed.line.is_continued_by(log)
         if anew or followed is None:
             followed = self._followed[name] = _Followed(TaskLine(log), log, {})
         line = followed.line
         followed.log = log
+
         fresh = log.events[len(line.events) :]
         if not fresh and not anew:
             return None
+
+        # Rounds before the running one are over and cannot change, unless everything is new.
         first_round = 1 if anew else line.now.round.number
         rows = line.extend(fresh)
         followed.digests |= {(row.kind, row.number): (row.round, _digest(row)) for row in rows}
         self._index.write(name, rows, anew=anew)
+
         round_ = line.now.round
         return Change(
             revision, name, line.created.task_id, first_round, round_.number, phase_name(round_.phase)
@@ -316,6 +338,7 @@ class Follower:
             expected = {
                 k: d for k, (n, d) in followed.digests.items() if round_ is None or n in (round_, None)
             }
+
             missing = set(expected)
             wrong = dict[Key, Row]()
             for row in self._index.rows(task, round_):
@@ -325,8 +348,11 @@ class Follower:
                     wrong[key] = row
             if not wrong and not missing:
                 return
+
             line = followed.line
             log = tuple(followed.line.events)
+
+        # Folding again takes long, and nobody else waits for it: the lock is free by now.
         again = TaskLine(TaskLog(line.created, line.created_block, ()))
         right = {(row.kind, row.number): row for row in again.extend(log)}
         for key in sorted(missing | wrong.keys()):
@@ -359,15 +385,18 @@ def _name_differences(key: Key, right: Row | None, kept: Row | None) -> Iterator
     if right is None or kept is None:
         yield Difference(what, "a row" if right else "no such row", kept.document if kept else "nothing")
         return
+
     for column in ("round", "account", "name"):
         if getattr(right, column) != getattr(kept, column):
             yield Difference(f"{what}: {column}", str(getattr(right, column)), str(getattr(kept, column)))
+
     if right.document == kept.document:
         return
     try:
         found = list(differences(json.loads(right.document), json.loads(kept.document)))
     except (ValueError, TypeError, RecursionError):
         found = []
+
     for path, expected, is_ in found:
         where = f"{what}: {path}" if path else what
         yield Difference(where, json.dumps(expected), json.dumps(is_))

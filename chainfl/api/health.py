@@ -55,7 +55,7 @@ def health_of(follower: Follower, index: Index, stale_seconds: float) -> schemas
 
 
 def seconds_behind(standing: Standing, trouble: str, now: float) -> float:
-    """How long ago the index said what the chain's head says; 0 where the last look found nothing amiss."""
+    """How long ago the index agreed with the chain's head; 0 where the last look found nothing amiss."""
     is_fine = standing.is_ready and not trouble and not standing.behind
     stuck = 0.0 if standing.stepping is None else now - standing.stepping
     return stuck if is_fine else now - standing.current
@@ -84,16 +84,19 @@ def _detail(follower: Follower, standing: Standing, trouble: str, now: float, st
     found = list[str]()
     if not follower.is_alive:
         found.append("the thread that follows the chain has ended: restart the service and report its log")
+
     if trouble:
         found.append(trouble)
     elif _is_stale(standing, trouble, now, stale_seconds):
         found.append(
             f"a step has been under way for more than {stale_seconds:g} s: is the endpoint very slow?"
         )
+
     if standing.behind and not trouble:
         found.append(f"{standing.behind} blocks are still to be read")
     if follower.unread:
         found.append(f"{len(follower.unread)} tasks cannot be read; each is tried again")
+
     if standing.skipped:
         found.append(
             f"{standing.skipped} tasks are not followed: raise CHAINFL_API_MAX_TASKS, or name the right ones by --task"

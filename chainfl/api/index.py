@@ -18,7 +18,7 @@ from typing import Any
 from chainfl.api.indexer import Row
 from chainfl.errors import StoreError
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS rows (
     task TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, round INTEGER, account TEXT, name TEXT,
@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS rows (
 CREATE INDEX IF NOT EXISTS by_kind ON rows (kind, number, task);
 CREATE INDEX IF NOT EXISTS by_account ON rows (account, kind, task, number) WHERE account IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_round ON rows (task, kind, round, number) WHERE round IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_hash ON rows (name) WHERE kind IN ('transaction', 'record');
 CREATE TABLE IF NOT EXISTS audits (
     task TEXT NOT NULL, round INTEGER NOT NULL, fingerprint TEXT NOT NULL, verdict TEXT NOT NULL,
     checks INTEGER NOT NULL, document TEXT NOT NULL, seal TEXT NOT NULL, PRIMARY KEY (task, round)
@@ -69,7 +70,8 @@ class Index:
         Raises:
             StoreError: the file cannot be used.
         """
-        self._path, self._key = path, secrets.token_bytes(32)
+        self._path = path
+        self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._local = threading.local()
         self._readers: list[sqlite3.Connection] = []
@@ -141,6 +143,14 @@ class Index:
     def task_count(self) -> int:
         """How many tasks there are."""
         return int(self._all("SELECT count(*) FROM rows WHERE kind = 'task'", ())[0][0])
+
+    def named(self, hash_: str, limit: int) -> list[str]:
+        """What has this hash or CID, in any task."""
+        query = (
+            "SELECT document FROM rows WHERE name = ? AND kind IN ('transaction', 'record') "
+            "ORDER BY task, kind, number LIMIT ?"
+        )
+        return [str(document) for (document,) in self._all(query, (hash_, limit))]
 
     def page(
         self, kind: str, where: Filter, after: int | None, limit: int, *, newest: bool = False
@@ -223,14 +233,18 @@ def _page_query(
 ) -> tuple[str, Sequence[object]]:
     conditions = ["kind = ?"]
     values = list[object]((kind,))
+
     if after is not None:
         conditions.append("number < ?" if newest else "number > ?")
         values.append(after)
+
     for column in ("task", "round", "account", "name"):
         value = getattr(where, column)
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
+
+    # Only names of columns and fixed words are put into the text; values travel beside it.
     direction = "DESC" if newest else "ASC"
     query = (
         f"SELECT number, document FROM rows WHERE {' AND '.join(conditions)} "

@@ -9,6 +9,7 @@ from typing import Any
 
 from chainfl.api import schemas
 from chainfl.api.convert import cid_of, phase_name, place
+from chainfl.api.names import round_hits, term_hits, transaction_hit
 from chainfl.api.parts import part_rows
 from chainfl.api.past import Past
 from chainfl.api.rounds import block_document, summary_of
@@ -105,11 +106,13 @@ class TaskLine:
 
     def is_continued_by(self, log: TaskLog) -> bool:
         """Whether all events of this line are still there, in their blocks."""
+        # Compared with the hashes of their blocks: after a reorg the same event may stand in another one.
         count = len(self.events)
         return self.created_block == log.created_block and list(log.events[:count]) == self.events
 
     def extend(self, fresh: Sequence[PlacedEvent]) -> list[Row]:
         """Take new events into account; answers every row that is new or has changed."""
+        # Rows of events first: they are numbered from how many there were before.
         rows = list(self._event_rows(fresh))
         for logged in fresh:
             rows += self._add(logged)
@@ -123,12 +126,12 @@ class TaskLine:
             rows += round_rows(block)
 
         rows += self._participant_rows(totals)
-        rows.append(self._task_row(totals))
-        return rows
+        return [*rows, *task_rows(self._task(totals))]
 
     def _add(self, logged: PlacedEvent) -> Iterator[Row]:
         """Take one event into account; answers the rows of the round that it ends."""
         self._check_possible(logged)
+        # A round is described as it stood before its end settled it: folding the end puts the next round in its place.
         is_end = isinstance(logged.event, events.RoundEnded)
         standing = self.now.draft() if is_end else self.now
         played = self._cutter.add(logged)
@@ -183,6 +186,7 @@ class TaskLine:
             self._gas += one.gas
             number = numbers[from_hex(one.place.transaction)]
             yield Row("gas", number, one.model_dump_json(), one.round, None, one.action)
+            yield hit_row(number, one.place.transaction, transaction_hit(one, self.created.task_id))
 
     def _participant_rows(self, totals: _Totals) -> Iterator[Row]:
         """Only participants whose document has changed."""
@@ -194,6 +198,7 @@ class TaskLine:
                 id=account.id,
                 account=name,
                 enrolled=account.is_enrolled,
+                role=_role_name(self.now, account.address),
                 weight=account.weight,
                 active_from=account.active_from,
                 bonded=str(self._stakes.bonded[account.address]),
@@ -203,18 +208,14 @@ class TaskLine:
                 slashed=str(totals.slashed[name]),
                 rounds=totals.rounds[name],
             ).model_dump_json()
+
             if self._participants.get(account.id) != document:
                 self._participants[account.id] = document
                 yield Row("participant", account.id, document, None, name)
 
-    def _task_row(self, totals: _Totals) -> Row:
-        document = self._task(totals)
-        return Row(
-            "task", document.task_id, document.model_dump_json(), None, document.sponsor, document.terms.rule
-        )
-
     def _task(self, totals: _Totals) -> schemas.Task:
         task = self.now
+
         return schemas.Task(
             task=hex_of(task.address),
             task_id=task.task_id,
@@ -244,6 +245,18 @@ class TaskLine:
         )
 
 
+def task_rows(task: schemas.Task) -> Iterator[Row]:
+    """The rows that a task gives as a whole."""
+    yield Row("task", task.task_id, task.model_dump_json(), None, task.sponsor, task.terms.rule)
+    for at, (name, hit) in enumerate(term_hits(task).items()):
+        yield hit_row(at, name, hit)
+
+
+def hit_row(number: int, name: str, hit: schemas.Hit) -> Row:
+    """A row that a search for this hash finds."""
+    return Row(hit.what, number, hit.model_dump_json(), hit.round, None, name)
+
+
 def round_rows(block: schemas.Block) -> Iterator[Row]:
     """The rows that a round gives."""
     number = block.round
@@ -256,6 +269,8 @@ def round_rows(block: schemas.Block) -> Iterator[Row]:
         yield Row("slash", at, slash.model_dump_json(), number, slash.account.account, slash.kind)
     for at, part in enumerate(part_rows(block), first):
         yield Row("part", at, part.model_dump_json(), number, part.account.account, part.outcome)
+    for at, (name, hit) in enumerate(round_hits(block).items(), first):
+        yield hit_row(at, name, hit)
 
 
 def event_row(task: Address, number: int, logged: PlacedEvent) -> schemas.EventRow:
@@ -264,6 +279,7 @@ def event_row(task: Address, number: int, logged: PlacedEvent) -> schemas.EventR
     values = {each.name: _plain(getattr(event, each.name)) for each in fields(event)}
     round_ = getattr(event, "round", None)
     account = getattr(event, "account", None)
+
     return schemas.EventRow(
         task=hex_of(task),
         number=number,
@@ -291,8 +307,15 @@ def _plain(value: object) -> object:
     return value
 
 
+def _role_name(task: Task, account: Address) -> str | None:
+    """As what the list of who may join admitted the account."""
+    role = task.roles.get(account)
+    return role.name.lower() if role is not None else None
+
+
 def terms_of(task: Task) -> schemas.Terms:
     """A task's frozen terms: those with a field of their own as the table of terms has them, the others in groups."""
+    # Seconds, parts and slashes are read together, so each is one field of its own.
     c = task.config
     phases = ("train", "reveal", "score", "tally", "propose", "challenge")
     parts = {"workers": c.workers_part, "committee": c.committee_part}
@@ -322,6 +345,7 @@ def _plain_term(term: Term, value: Any) -> object:
 
 def fingerprint(played: PlayedRound) -> str:
     """Names exactly the events of a round and the state it began with: an audit of others says nothing about these."""
+    # Block hash and index name an event for good; its values are sealed too, for an endpoint may lie about them.
     seal = hashlib.sha256(played.before.head_root + played.number.to_bytes(8, "big"))
     for logged in played.events:
         assert isinstance(logged, PlacedEvent)

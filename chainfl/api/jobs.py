@@ -12,11 +12,15 @@ from chainfl.api.clients import Share
 from chainfl.api.evidence import evidence_of
 from chainfl.api.follower import Follower
 from chainfl.api.index import Index, KeptAudit
+from chainfl.api.manifests import manifest_document
 from chainfl.api.rounds import OUTCOMES
 from chainfl.api.source import EventSource
 from chainfl.audit.challenge import find_lie
 from chainfl.audit.history import PlayedRound
 from chainfl.audit.verify import CHECKS, Finding, Verdict, worst
+from chainfl.blobs import get_manifest
+from chainfl.chain.log import ChainEvent
+from chainfl.codec.cid import Cid
 from chainfl.codec.text import hex_of
 from chainfl.errors import (
     BusyError,
@@ -32,6 +36,7 @@ from chainfl.ports import BlobStore
 from chainfl.protocol.events import UpdateRevealed
 from chainfl.types import Outcome, Phase
 from chainfl.workflows.audit import audit_round
+from chainfl.workflows.model import ExportedModel, export_round
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +45,10 @@ INDEX_CHECK = len(CHECKS) + 1
 """The index is compared after all that an audit checks."""
 MOST_DIFFERENCES = 100
 """Differences of the index that are named at once; the others are counted."""
+
+
+KEPT_MANIFESTS = 64
+"""Manifests held in memory: each may be a megabyte."""
 
 
 class JobPool:
@@ -63,13 +72,16 @@ class JobPool:
             LimitError: this client has enough under way; BusyError: too much is waiting.
         """
         with self._lock:
+            # Who joins work that is under way costs nothing, and takes no place.
             found = self._running.get(key)
             if found is not None:
                 return found
+
             if len(self._running) >= self._limit:
                 raise BusyError(
                     f"{self._limit} audits are running or waiting, which is all there may be; try again soon"
                 )
+
             self._share.take(client)
             try:
                 future = self._pool.submit(_told, work)
@@ -77,6 +89,8 @@ class JobPool:
                 self._share.give(client)
                 raise BusyError("the service is shutting down; try again soon") from None
             self._running[key] = future
+
+        # Outside the lock: for work that is done already, this runs here and now, and takes the lock itself.
         future.add_done_callback(lambda _: self._done(key, client))
         return future
 
@@ -113,7 +127,7 @@ def _told(work: Callable[[], Result]) -> Result:
         _log.error("an audit or a proof failed: %s\n%s", one_line(error), traced(error))
         raise VerificationError(
             f"this cannot be redone ({one_line(error)}): what is stored is not as it should be, or this service has a "
-            "defect; its log says more"
+            "defect; see its log"
         ) from error
 
 
@@ -130,9 +144,13 @@ class Auditor:
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Nothing is redone yet."""
-        self._follower, self._source, self._index = follower, source, index
-        self._store, self.pool = store, pool
+        self._follower = follower
+        self._source = source
+        self._index = index
+        self._store = store
+        self.pool = pool
         self._limits = limits
+        self._manifests: dict[Cid, str] = {}
 
     def audit(self, task: str, number: int, client: str = "") -> "Future[schemas.Audit]":
         """The verdict on a round: kept from before if it was about the very same events, else redone.
@@ -165,6 +183,46 @@ class Auditor:
         check_size(played.before.config, self._limits, 1)
         key = ("proof", task, number, print_, leaf, attempt)
         return self.pool.do(key, lambda: evidence_of(played, self._store, leaf, attempt), client)
+
+    def manifest(self, cid: Cid, client: str = "") -> "Future[str]":
+        """A task's manifest from the store, as JSON; it can never change, so it is read once.
+
+        Raises:
+            LimitError: this client has enough under way; BusyError: too much is waiting.
+        """
+        kept = self._manifests.get(cid)
+        if kept is not None:
+            done = Future[str]()
+            done.set_result(kept)
+            return done
+        return self.pool.do(("manifest", cid), lambda: self._read_manifest(cid), client)
+
+    def _read_manifest(self, cid: Cid) -> str:
+        found = manifest_document(cid, get_manifest(self._store, cid.digest)).model_dump_json()
+        if len(self._manifests) >= KEPT_MANIFESTS:
+            self._manifests.pop(next(iter(self._manifests)), None)
+        self._manifests[cid] = found
+        return found
+
+    def model(self, task: str, number: int, client: str = "") -> "Future[ExportedModel]":
+        """The model that a final round made, as a file with its statement.
+
+        Raises:
+            NotIndexedError: the round made none.
+            ModelTooLargeError: as `audit`, though one model is in memory.
+        """
+        played, print_ = self._round(task, number)
+        if played.outcome is not Outcome.FINAL:
+            raise NotIndexedError(f"round {number} of task {task} made no model: only a final round does")
+        check_size(played.before.config, self._limits, 1)
+        last = played.events[-1]
+        settled_in = last.block_hash if isinstance(last, ChainEvent) else None
+        name = model_name(number)
+        return self.pool.do(
+            ("model", task, number, print_),
+            lambda: export_round(self._store, played.before, played, settled_in, name, limits=self._limits),
+            client,
+        )
 
     def index_check(self, client: str = "") -> "Future[schemas.IndexCheck]":
         """The whole index compared with the chain."""
@@ -210,8 +268,11 @@ class Auditor:
         audited = audit_round(played, self._store, self._source.mix_hash, self._limits)
         findings = audited.findings
         verdict = audited.verdict
+
+        # A ready proof is looked for only where something is wrong: it rebuilds every model of the round.
         challenge = self._challenge(played) if verdict is Verdict.MISMATCH else None
         seconds = round(time.perf_counter() - started, 6)
+
         audit = _document(task, played, print_, findings, challenge, seconds)
         # What is missing today may be there tomorrow, and an open round goes on: neither is kept.
         if played.ended is not None and verdict is not Verdict.UNAVAILABLE:
@@ -225,12 +286,14 @@ class Auditor:
         standing = played.standing()
         if played.outcome is not Outcome.OPEN or standing.round.phase is not Phase.CHALLENGE:
             return None
+
         try:
             lie = find_lie(self._store, standing)
         except (StoreError, VerificationError):
             return None
         if lie is None:
             return None
+
         return schemas.Challenge(
             attempt=lie.attempt,
             position=lie.position,
@@ -240,10 +303,15 @@ class Auditor:
         )
 
     def _check_index(self, task: str, number: int) -> schemas.Finding:
-        """12. What the index says of the round is what the chain's events give."""
+        """12. The index agrees with the chain's events of the round."""
         for each in self._follower.changed_rows(task, number):
             return _finding("mismatch", f"{each.where} = {_short(each.expected)}", _short(each.found))
-        return _finding("ok", "the index says what the events give", "it does")
+        return _finding("ok", "the index agrees with the events", "it does")
+
+
+def model_name(number: int) -> str:
+    """What the file with a round's model is called."""
+    return f"round-{number}.safetensors"
 
 
 def _finding(verdict: schemas.VerdictName, expected: str, found: str) -> schemas.Finding:
@@ -263,22 +331,24 @@ def _document(
     challenge: schemas.Challenge | None,
     seconds: float,
 ) -> schemas.Audit:
+    listed = [
+        schemas.Finding(
+            number=one.number,
+            check=one.check,
+            verdict=one.verdict.value,
+            expected=_short(one.expected),
+            found=_short(one.found),
+        )
+        for one in findings
+    ]
+
     return schemas.Audit(
         task=task,
         round=played.number,
         outcome=OUTCOMES[played.outcome],
         state="done",
         verdict=worst(findings).value,
-        findings=[
-            schemas.Finding(
-                number=one.number,
-                check=one.check,
-                verdict=one.verdict.value,
-                expected=_short(one.expected),
-                found=_short(one.found),
-            )
-            for one in findings
-        ],
+        findings=listed,
         challenge=challenge,
         fingerprint=print_,
         seconds=seconds,

@@ -43,8 +43,10 @@ class Guard:
 
     def __init__(self, app: ASGIApp, seconds: float, share: Share, trusted: Sequence[IpNetwork] = ()) -> None:
         """Guard an app; streams end by themselves, and are counted where they are opened."""
-        self._app, self._seconds = app, seconds
-        self._share, self._trusted = share, trusted
+        self._app = app
+        self._seconds = seconds
+        self._share = share
+        self._trusted = trusted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request within the limits."""
@@ -103,6 +105,7 @@ async def _answer(send: Send, scope: Scope, status: HTTPStatus, detail: str) -> 
         "detail": detail,
         "instance": scope["path"][:MAX_PATH],
     }
+
     data = json.dumps(body).encode()
     headers = [
         (b"content-type", MEDIA_TYPE.encode()),
@@ -111,5 +114,6 @@ async def _answer(send: Send, scope: Scope, status: HTTPStatus, detail: str) -> 
     ]
     if status in WAITING:
         headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
+
     await send({"type": "http.response.start", "status": status.value, "headers": headers})
     await send({"type": "http.response.body", "body": data})

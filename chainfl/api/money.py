@@ -18,7 +18,7 @@ from chainfl.types import Slash as SlashReason
 
 
 def slash_rows(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Slash]:
-    """Every slash, with the registry's word on where the stake went."""
+    """Every slash, with the registry's event of where the stake went."""
     splits = [logged for logged in log if isinstance(logged.event, events.Slashed)]
     phase = Phase.DRAW
     found = []
@@ -36,7 +36,7 @@ def slash_rows(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Slash]:
 
 
 def _take_split(splits: list[PlacedEvent], logged: PlacedEvent, account: Address) -> events.Slashed | None:
-    """The registry's word on this slash: the first of its transaction and account that is not told of yet."""
+    """The registry's event of this slash: the first of its transaction and account that is not yet taken."""
     for at, split in enumerate(splits):
         event = split.event
         assert isinstance(event, events.Slashed)
@@ -94,7 +94,7 @@ def _kind(taken: events.Slashed | None, phase: Phase) -> schemas.SlashKind:
 
 
 def reward_rows(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent]) -> list[schemas.Reward]:
-    """Who earned what: callers as they call; committee, miner and workers when the round ends."""
+    """Who earned what: callers and finders as they act; committee, miner and workers when the round ends."""
     credited = [logged for logged in log if isinstance(logged.event, events.Credited)]
     # The settlement credits committee and miner last; what was credited before is for calls.
     calls = len(credited) - min(len(credited), _credits_due(played, standing))
@@ -105,7 +105,7 @@ def reward_rows(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent])
     for position, logged in enumerate(settled, 1):
         kind: schemas.RewardKind = "miner" if has_miner and position == len(settled) else "validator"
         found.append(_credit(standing, played, logged, kind))
-    return found + _worker_rewards(played, standing, log)
+    return found + _finder_rewards(played, standing, log) + _worker_rewards(played, standing, log)
 
 
 def _credits_due(played: PlayedRound, standing: Task) -> int:
@@ -120,16 +120,38 @@ def _credits_due(played: PlayedRound, standing: Task) -> int:
 def _credit(task: Task, played: PlayedRound, logged: PlacedEvent, kind: schemas.RewardKind) -> schemas.Reward:
     event = logged.event
     assert isinstance(event, events.Credited)
-    account = task.accounts.get(event.account)
+    return _reward(task, played, kind, event.account, event.amount, logged)
+
+
+def _reward(
+    task: Task,
+    played: PlayedRound,
+    kind: schemas.RewardKind,
+    account: Address,
+    amount: int,
+    logged: PlacedEvent,
+) -> schemas.Reward:
+    """What an event gave to an account, which may have never enrolled: anybody can call, or find a lie."""
+    enrolled = task.accounts.get(account)
+
     return schemas.Reward(
         task=hex_of(task.address),
         round=played.number,
         kind=kind,
-        account=hex_of(event.account),
-        id=account.id if account else None,
-        amount=str(event.amount),
+        account=hex_of(account),
+        id=enrolled.id if enrolled else None,
+        amount=str(amount),
         place=place(logged),
     )
+
+
+def _finder_rewards(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent]) -> list[schemas.Reward]:
+    """The finder's part of each proven lie; the registry makes it free stake of the finder."""
+    return [
+        _reward(standing, played, "finder", logged.event.finder, logged.event.to_finder, logged)
+        for logged in log
+        if isinstance(logged.event, events.Slashed) and logged.event.to_finder
+    ]
 
 
 def _worker_rewards(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent]) -> list[schemas.Reward]:
@@ -141,15 +163,7 @@ def _worker_rewards(played: PlayedRound, standing: Task, log: Sequence[PlacedEve
     budget = rewards.round_budget(standing.funded, standing.config).workers
     pay = worker_pay(standing, standing.round.tally, played.ended.outcome)
     return [
-        schemas.Reward(
-            task=hex_of(standing.address),
-            round=played.number,
-            kind="worker",
-            account=hex_of(standing.by_id(id_).address),
-            id=id_,
-            amount=str(budget * part // pay.whole),
-            place=place(end),
-        )
+        _reward(standing, played, "worker", standing.by_id(id_).address, budget * part // pay.whole, end)
         for id_, part in pay.workers.items()
     ]
 

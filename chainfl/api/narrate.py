@@ -1,4 +1,4 @@
-"""A round told step by step, as the dashboard shows it: one sentence per event that matters."""
+"""A round step by step, as the dashboard shows it: one sentence per event that matters."""
 
 from collections.abc import Sequence
 

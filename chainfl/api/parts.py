@@ -11,18 +11,24 @@ def part_rows(block: schemas.Block) -> list[schemas.Part]:
         return []
     people = {one.id: one for one in (*block.draw.committee, *block.draw.proposers)}
     people |= {update.worker.id: update.worker for update in block.updates}
+    people |= {
+        row.id: schemas.Who(id=row.id, account=row.account)
+        for row in block.rewards
+        if row.kind == "finder" and row.id is not None
+    }
     return [_part(block, block.draw, person) for _, person in sorted(people.items())]
 
 
 def _part(block: schemas.Block, draw: schemas.Draw, person: schemas.Who) -> schemas.Part:
     mine = next((update for update in block.updates if update.worker == person), None)
+
     return schemas.Part(
         task=block.task,
         task_id=block.task_id,
         round=block.round,
         outcome=block.outcome,
         account=person,
-        roles=_roles(draw, person, mine),
+        roles=_roles(block, draw, person, mine),
         # As a worker
         committed=mine is not None,
         revealed=mine is not None and mine.root is not None,
@@ -39,7 +45,9 @@ def _part(block: schemas.Block, draw: schemas.Draw, person: schemas.Who) -> sche
     )
 
 
-def _roles(draw: schemas.Draw, person: schemas.Who, update: schemas.Update | None) -> list[schemas.RoleName]:
+def _roles(
+    block: schemas.Block, draw: schemas.Draw, person: schemas.Who, update: schemas.Update | None
+) -> list[schemas.RoleName]:
     found: list[schemas.RoleName] = []
     if person in draw.committee:
         found.append("validator")
@@ -49,6 +57,8 @@ def _roles(draw: schemas.Draw, person: schemas.Who, update: schemas.Update | Non
         found.append("backup")
     if update is not None and not update.member:
         found.append("worker")
+    if any(row.kind == "finder" and row.id == person.id for row in block.rewards):
+        found.append("finder")
     return found
 
 
@@ -62,7 +72,7 @@ def _has_proposed(block: schemas.Block, person: schemas.Who) -> bool:
 
 
 def _last_vote(block: schemas.Block, person: schemas.Who) -> Literal["attests", "objects", "silent"] | None:
-    """Its word on the newest proposal that it had one on."""
+    """Its vote on the newest proposal that it voted on."""
     for attempt in reversed(block.attempt_list):
         for cast in reversed(attempt.votes):
             if cast.validator == person and cast.vote != "open":

@@ -93,7 +93,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     _log.error("%s %s: %s\n%s", request.method, request.scope["path"], one_line(error), traced(error))
-    return problem(request, 500, "internal", "a defect of this service; its log says more")
+    return problem(request, 500, "internal", "a defect of this service; see its log")
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -31,6 +31,8 @@ _KINDS: dict[ScoreKind, Literal["loss", "distance", "vouch"]] = {
     ScoreKind.DISTANCE: "distance",
     ScoreKind.VOUCH: "vouch",
 }
+FROM_OTHERS = ("caller", "finder")
+"""Kinds of rewards that are no part of a round's budget: fees of calls, and a liar's stake."""
 _UNITS = {
     ScoreKind.LOSS: "10^-12 of a loss (softmax-accuracy: of missed accuracy)",
     ScoreKind.DISTANCE: "squared distance of the integer vectors",
@@ -93,6 +95,7 @@ def _summary(
     opened = next((logged for logged in log if isinstance(logged.event, events.DrawOpened)), None)
     ended = next((logged for logged in log if isinstance(logged.event, events.RoundEnded)), None)
     updates = standing.round.updates.values()
+
     return schemas.RoundSummary(
         task=hex_of(standing.address),
         task_id=standing.task_id,
@@ -105,7 +108,7 @@ def _summary(
         committed=len(updates),
         revealed=sum(update.revealed is not None for update in updates),
         included=tallied.included.bit_count() if tallied else 0,
-        paid=str(sum(int(row.amount) for row in pay if row.kind != "caller")),
+        paid=str(sum(int(row.amount) for row in pay if row.kind not in FROM_OTHERS)),
         slashed=str(sum(int(row.amount) for row in slashes)),
         gas=sum(one.gas for one in gas),
         opened=place(opened) if opened else None,
@@ -157,24 +160,26 @@ def _updates(
         return schemas.Update(
             worker=who(task, id_),
             index=None if index is None else index + 1,
-            member=id_ in round_.committee,
+            member=id_ in round_.committee and task.config.rule.is_elected,
             commitment=hex_of(update.commitment),
             root=hex_of(revealed.root) if revealed else None,
             cid=cid_of(revealed.cid) if revealed else None,
             samples=revealed.samples if revealed else None,
             included=bool(tallied.included >> index & 1) if tallied and index is not None else None,
-            vouches=_vouches(task, table, index) if tallied and index is not None else None,
+            vouches=_vouches(task, table, id_, index) if tallied and index is not None else None,
             share=shares.get(id_),
         )
 
     return [row(id_, update) for id_, update in sorted(round_.updates.items())]
 
 
-def _vouches(task: Task, table: schemas.ScoreTable | None, index: int) -> int:
+def _vouches(task: Task, table: schemas.ScoreTable | None, worker: Id, index: int) -> int:
+    """How many had its bytes; an appointed member's word on its own update does not count."""
     if table is None:
         return 0
     none = "0" if score_kind(task.config.rule) is ScoreKind.VOUCH else None
-    return sum(row.revealed and row.entries[index] not in (None, none) for row in table.validators)
+    others = (row for row in table.validators if row.validator.id != worker)
+    return sum(row.revealed and row.entries[index] not in (None, none) for row in others)
 
 
 def _update_shares(task: Task, tallied: events.Tallied | None) -> dict[Id, int]:

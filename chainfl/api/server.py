@@ -1,4 +1,4 @@
-"""uvicorn around the app: listens, gives up clients that send or read too slowly, and leaves when told."""
+"""uvicorn around the app: listens, gives up clients that send or read too slowly, and stops on request."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 def make_server(app: FastAPI, settings: ApiSettings) -> uvicorn.Server:
-    """A server for the app; `run(sockets=[…])` serves until it is told to stop."""
+    """A server for the app; `run(sockets=[…])` serves until it is stopped."""
     config = uvicorn.Config(
         app,
         http=patient(settings.header_seconds, settings.connections_per_client, settings.proxies),

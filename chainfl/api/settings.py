@@ -1,4 +1,4 @@
-"""What the audit API is told: flags over environment (`CHAINFL_API_…`), with limits that keep it alive."""
+"""The settings of the audit API: flags over environment (`CHAINFL_API_…`), with limits that keep it alive."""
 
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,12 @@ class ApiSettings(BaseSettings):
     )
     max_memory_mib: int = Field(
         default=DEFAULT_LIMITS.memory >> 20, ge=1, description="MiB of models that one audit may hold"
+    )
+    explorer: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s]+)?$",
+        max_length=200,
+        description="address of a block explorer; the dashboard links accounts and transactions there",
     )
     max_tasks: int = Field(default=10_000, ge=1, description="tasks of the factory that are followed")
     max_events: int = Field(default=500_000, ge=1, description="events of one task that are kept")

@@ -1,4 +1,4 @@
-"""Where the audit API hears of tasks: an `EventSource` tells their events with their places, reorgs included."""
+"""Where the audit API reads tasks: an `EventSource` gives their events with their places, reorgs included."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -4,19 +4,29 @@ import asyncio
 import json
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from chainfl.api import schemas
 from chainfl.api.deps import ClientDep, RoundNumber, Services, ServicesDep, TaskName, address_of, reply
+from chainfl.api.jobs import model_name
 from chainfl.api.problems import documented
 from chainfl.errors import NotIndexedError
+from chainfl.workflows.model import STATEMENT_SUFFIX, ExportedModel
 
 router = APIRouter(prefix="/blocks/{task}/{round}", tags=["blocks"])
 _PROBLEMS = documented(400, 404, 503)
 Result = TypeVar("Result")
+_FILE: Final[dict[str, Any]] = {
+    "description": "A safetensors file",
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+_STATEMENT: Final[dict[str, Any]] = {
+    "description": "An in-toto statement",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+}
 
 
 def _document(services: Services, task: str, number: int) -> str:
@@ -102,6 +112,42 @@ async def proof(
     # Shielded: a request that is given up must not cancel what others wait for, nor make room for more of the same.
     done = await asyncio.shield(asyncio.wrap_future(future))
     return reply(request, done.model_dump_json())
+
+
+@router.get(
+    "/model.safetensors",
+    response_class=Response,
+    responses={200: _FILE, **documented(400, 404, 422, 503)},
+)
+async def model(
+    request: Request, services: ServicesDep, client: ClientDep, task: TaskName, round: RoundNumber
+) -> Response:
+    """The model that a final round made, rebuilt to its root: the file of `chainfl model export`."""
+    exported = await _exported(services, client, task, round)
+    answer = reply(request, exported.data, media="application/octet-stream")
+    answer.headers["Content-Disposition"] = f'attachment; filename="{model_name(round)}"'
+    return answer
+
+
+@router.get(
+    "/model.safetensors.intoto.json",
+    response_class=Response,
+    responses={200: _STATEMENT, **documented(400, 404, 422, 503)},
+)
+async def model_statement(
+    request: Request, services: ServicesDep, client: ClientDep, task: TaskName, round: RoundNumber
+) -> Response:
+    """The in-toto statement about that file: task, chain, block, root, rule, who contributed with which share."""
+    exported = await _exported(services, client, task, round)
+    answer = reply(request, exported.statement_bytes)
+    answer.headers["Content-Disposition"] = f'attachment; filename="{model_name(round)}{STATEMENT_SUFFIX}"'
+    return answer
+
+
+async def _exported(services: Services, client: str, task: str, number: int) -> ExportedModel:
+    name = address_of(services, task)
+    future = await run_in_threadpool(services.auditor.model, name, number, client)
+    return await asyncio.shield(asyncio.wrap_future(future))
 
 
 async def _within(future: "Future[Result]", seconds: float) -> Result | None:

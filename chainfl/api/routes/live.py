@@ -1,4 +1,4 @@
-"""Live rounds as server-sent events, and whether the service hears the chain and says what the chain says."""
+"""Live rounds as server-sent events, and whether the index is current and agrees with the chain."""
 
 import asyncio
 import time
@@ -48,7 +48,7 @@ async def health(services: ServicesDep) -> Response:
 
 @router.get("/index", response_model=schemas.IndexCheck, responses=documented(503))
 async def index(request: Request, services: ServicesDep, client: ClientDep) -> Response:
-    """Whether the index says what the chain's events give: every value that differs is found, the first are named."""
+    """Whether the index agrees with the chain's events: every value that differs is found, the first are named."""
     future = await run_in_threadpool(services.auditor.index_check, client)
     done = await asyncio.shield(asyncio.wrap_future(future))
     return reply(request, done.model_dump_json())
@@ -94,7 +94,9 @@ class _Stream(StreamingResponse):
         self, hub: Hub, client: str, tell: Callable[["asyncio.Queue[Change | None]"], AsyncIterator[str]]
     ) -> None:
         super().__init__((), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        self._hub, self._client, self._tell = hub, client, tell
+        self._hub = hub
+        self._client = client
+        self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._hub.listen(self._client) as queue:

@@ -1,16 +1,19 @@
 """Tasks and what belongs to a whole task: rounds, participants, money, gas, events."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from chainfl.api import schemas
 from chainfl.api.deps import (
     AccountFilter,
     AccountName,
     After,
+    ClientDep,
     Limit,
-    Order,
+    PagingDep,
     RoundFilter,
     ServicesDep,
     TaskName,
@@ -22,6 +25,7 @@ from chainfl.api.deps import (
 )
 from chainfl.api.index import Filter
 from chainfl.api.problems import documented
+from chainfl.codec.cid import Cid
 from chainfl.errors import NotIndexedError
 
 router = APIRouter(tags=["tasks"])
@@ -32,19 +36,17 @@ _PROBLEMS = documented(400, 404, 503)
 async def tasks(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     sponsor: Annotated[
         str | None, Query(pattern=r"^0x[0-9a-fA-F]{40}$", description="only tasks of this sponsor")
     ] = None,
     rule: Annotated[
         str | None, Query(max_length=32, description="only tasks with this rule", examples=["softmax"])
     ] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """All tasks of the factory."""
     where = Filter(account=lower(sponsor), name=rule)
-    return await reply_page(request, services, "task", where, after, limit, order)
+    return await reply_page(request, services, "task", where, paging)
 
 
 @router.get("/tasks/{task}", response_model=schemas.Task, responses=_PROBLEMS)
@@ -54,30 +56,41 @@ async def task(request: Request, services: ServicesDep, task: TaskName) -> Respo
     return reply(request, found[0][1])
 
 
+@router.get(
+    "/tasks/{task}/manifest", response_model=schemas.Manifest, responses=documented(400, 404, 422, 503)
+)
+async def manifest(request: Request, services: ServicesDep, client: ClientDep, task: TaskName) -> Response:
+    """What the task trains, read from the store: model, data, settings, and the tensors of its vector."""
+    found = services.index.page("task", Filter(task=address_of(services, task)), None, 1)
+    terms = schemas.Task.model_validate_json(found[0][1]).terms
+    future = await run_in_threadpool(services.auditor.manifest, Cid.parse(terms.manifest), client)
+    # Shielded: others may wait for the same manifest.
+    document = await asyncio.shield(asyncio.wrap_future(future))
+    return reply(request, document)
+
+
 @router.get("/tasks/{task}/rounds", response_model=schemas.Page[schemas.RoundSummary], responses=_PROBLEMS)
 async def rounds(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     outcome: Annotated[schemas.Outcome | None, Query(description="only rounds that ended so")] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """The rounds of a task, a line each."""
     where = Filter(task=address_of(services, task), name=outcome)
-    return await reply_page(request, services, "round", where, after, limit, order)
+    return await reply_page(request, services, "round", where, paging)
 
 
 @router.get(
     "/tasks/{task}/participants", response_model=schemas.Page[schemas.Participant], responses=_PROBLEMS
 )
 async def participants(
-    request: Request, services: ServicesDep, task: TaskName, after: After = None, limit: Limit = 50
+    request: Request, services: ServicesDep, task: TaskName, paging: PagingDep
 ) -> Response:
     """Everybody who enrolled, with stake, earnings and losses."""
     where = Filter(task=address_of(services, task))
-    return await reply_page(request, services, "participant", where, after, limit)
+    return await reply_page(request, services, "participant", where, paging)
 
 
 @router.get("/tasks/{task}/participants/{account}", response_model=schemas.Participant, responses=_PROBLEMS)
@@ -100,102 +113,90 @@ async def participant(
 async def parts(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     account: AccountName,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """What a participant did in each round it had a part in."""
     where = Filter(task=address_of(services, task), account=account.lower())
-    return await reply_page(request, services, "part", where, after, limit, order)
+    return await reply_page(request, services, "part", where, paging)
 
 
 @router.get("/tasks/{task}/stakes", response_model=schemas.Page[schemas.StakeChange], responses=_PROBLEMS)
 async def stakes(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     account: AccountFilter = None,
     change: Annotated[schemas.StakeMove | None, Query(description="only this kind of movement")] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """Every movement of stake behind a task, and what stood afterwards."""
     where = Filter(address_of(services, task), account=lower(account), name=change)
-    return await reply_page(request, services, "stake", where, after, limit, order)
+    return await reply_page(request, services, "stake", where, paging)
 
 
 @router.get("/tasks/{task}/rewards", response_model=schemas.Page[schemas.Reward], responses=_PROBLEMS)
 async def rewards(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     kind: Annotated[schemas.RewardKind | None, Query(description="only rewards for this")] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """Who earned what, round by round."""
     where = Filter(address_of(services, task), round_, lower(account), kind)
-    return await reply_page(request, services, "reward", where, after, limit, order)
+    return await reply_page(request, services, "reward", where, paging)
 
 
 @router.get("/tasks/{task}/slashes", response_model=schemas.Page[schemas.Slash], responses=_PROBLEMS)
 async def slashes(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     kind: Annotated[schemas.SlashKind | None, Query(description="only slashes for this")] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """Stake that was taken, why, and where it went."""
     where = Filter(address_of(services, task), round_, lower(account), kind)
-    return await reply_page(request, services, "slash", where, after, limit, order)
+    return await reply_page(request, services, "slash", where, paging)
 
 
 @router.get("/tasks/{task}/gas", response_model=schemas.Page[schemas.Gas], responses=_PROBLEMS)
 async def gas(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     round_: RoundFilter = None,
     action: Annotated[
         str | None, Query(max_length=32, description="only this action", examples=["Drawn"])
     ] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """Every transaction of a task and the gas it used."""
     where = Filter(address_of(services, task), round_, name=action)
-    return await reply_page(request, services, "gas", where, after, limit, order)
+    return await reply_page(request, services, "gas", where, paging)
 
 
 @router.get("/tasks/{task}/events", response_model=schemas.Page[schemas.EventRow], responses=_PROBLEMS)
 async def events(
     request: Request,
     services: ServicesDep,
+    paging: PagingDep,
     task: TaskName,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     event: Annotated[
         str | None, Query(max_length=32, description="only this event", examples=["Drawn"])
     ] = None,
-    after: After = None,
-    limit: Limit = 50,
-    order: Order = "oldest",
 ) -> Response:
     """What the contracts said, value by value: everything else here is derived from it."""
     where = Filter(address_of(services, task), round_, lower(account), event)
-    return await reply_page(request, services, "event", where, after, limit, order)
+    return await reply_page(request, services, "event", where, paging)
 
 
 @router.get("/tasks/{task}/audits", response_model=schemas.Page[schemas.AuditLine], responses=_PROBLEMS)

@@ -13,6 +13,7 @@ from chainfl.api.schemas.audit import (
     WrongParameter,
 )
 from chainfl.api.schemas.health import Health, UnreadTask
+from chainfl.api.schemas.manifest import Manifest, NamedTensor
 from chainfl.api.schemas.money import Gas, GasLine, Reward, Slash
 from chainfl.api.schemas.rounds import (
     Block,
@@ -25,6 +26,7 @@ from chainfl.api.schemas.rounds import (
     Step,
     Update,
 )
+from chainfl.api.schemas.search import About, Hit
 from chainfl.api.schemas.tasks import EventRow, Part, Participant, StakeChange, Task, Terms
 from chainfl.api.schemas.values import (
     Account,
@@ -49,6 +51,7 @@ from chainfl.api.schemas.values import (
 )
 
 __all__ = [
+    "About",
     "Account",
     "Attempt",
     "Audit",
@@ -68,10 +71,13 @@ __all__ = [
     "Health",
     "HealthStatus",
     "Hex",
+    "Hit",
     "IndexCheck",
     "Integer",
     "Lie",
+    "Manifest",
     "MerklePath",
+    "NamedTensor",
     "Outcome",
     "Page",
     "Part",

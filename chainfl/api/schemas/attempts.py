@@ -8,7 +8,7 @@ from chainfl.api.schemas.values import Account, CidText, Hash, Place, Schema, We
 
 
 class Vote(Schema):
-    """A validator's word on a proposal."""
+    """A validator's vote on a proposal."""
 
     validator: Who
     vote: Literal["attests", "objects", "silent", "open"]

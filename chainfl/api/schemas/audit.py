@@ -18,7 +18,7 @@ class Finding(Schema):
 
 
 class Challenge(Schema):
-    """What to call `prove` with, to convict whoever stands behind a wrong proposal."""
+    """What to call `prove` with, to convict those who proposed or attested a wrong model."""
 
     attempt: int
     position: int

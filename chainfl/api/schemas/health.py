@@ -27,7 +27,7 @@ class Health(Schema):
     newest_block: int = Field(description="the newest block that counts, when the chain was last asked")
     newest_time: int = Field(description="its time, in seconds since 1970; 0 where it is not known")
     blocks_behind: int
-    seconds_behind: float = Field(description="since the index last said what the chain's head says")
+    seconds_behind: float = Field(description="since the index last agreed with the chain's head")
     follower: Literal["running", "dead"] = Field(description="the thread that follows the chain")
     tasks: int
     unreadable: int = Field(description="how many tasks cannot be read now")

@@ -21,7 +21,7 @@ class Slash(Schema):
 
 
 class Reward(Schema):
-    """What somebody earned. A worker's is claimable from the round's end, the others are credited."""
+    """What somebody earned: a worker can claim from the end of the round on, a finder's part is free stake at once."""
 
     task: Account
     round: int

@@ -58,13 +58,13 @@ class Update(Schema):
 
     worker: Who
     index: int | None = Field(description="1 … R among the revealed; null before, and for a committee's own")
-    member: bool = Field(description="a committee's own update, which is not combined")
+    member: bool = Field(description="an elected committee's own update, which is not combined")
     commitment: Hash
     root: Hash | None
     cid: CidText | None
     samples: int | None
     included: bool | None = Field(description="null before the tally")
-    vouches: int | None = Field(description="how many validators had its bytes")
+    vouches: int | None = Field(description="how many validators, itself aside, had its bytes")
     share: int | None = Field(description="of 2^31; null where shares belong to ranks, or none were formed")
 
 

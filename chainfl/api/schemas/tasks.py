@@ -47,6 +47,11 @@ class Terms(Schema):
     dev_cap: Integer
     finder_part: Integer
     burn_part: Integer
+    admission_root: Hash = Field(description="of the list of who may join; zero: everybody may")
+    min_internals: int = Field(
+        description="fewest internals of an appointed committee; 0: it is drawn or elected"
+    )
+    internals_train: bool = Field(description="an appointed committee trains too")
     dimension: int = Field(description="parameters of the model")
     depth: int = Field(description="of the Merkle tree")
     scale: int = Field(description="a parameter is its integer divided by 2 to this")
@@ -95,11 +100,15 @@ class Participant(Schema):
     id: int
     account: Account
     enrolled: bool
+    role: str | None = Field(
+        examples=["internal"],
+        description="as what the list of who may join names it; null where there is no list",
+    )
     weight: int = Field(description="in the draw: thousandths of the minimum stake")
     active_from: int
     bonded: Wei
     unbonding: Wei
-    earned: Wei
+    earned: Wei = Field(description="rewards, fees of calls, and the finder's part of proven lies")
     claimed: Wei
     slashed: Wei
     rounds: int = Field(description="in how many rounds it had a part")

@@ -1,14 +1,15 @@
-// Charts in plain SVG: a line or stacked bars over rounds, a heat map, bars for shares. Every mark says its value.
+// Charts in plain SVG: a line or bars over rounds, a heat map, bars for shares. Every mark says its value.
 // Marks are links for the mouse; with the keyboard the same links are in the table below, so Tab passes charts by.
 
-import { el, svg, percent, loss } from "./dom.js";
+import { el, scrolling, svg } from "./dom.js";
+import { percent } from "./format.js";
 
 const W = 560, H = 220, LEFT = 52, RIGHT = 12, TOP = 12, BOTTOM = 28;
 
 function frame(label, rounds, ticks, y, text) {
   const x = scaleX(rounds);
   const every = Math.ceil(rounds.length / 12);
-  return svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": label },
+  return svg("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": label },
     ticks.map((tick) => [
       svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(tick), y2: y(tick) }),
       svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, text(tick)),
@@ -61,25 +62,19 @@ export function line(label, points) {
   return chart;
 }
 
-// columns: [{round, parts: [number…], href, title, mark}]
-export function stack(label, columns, text) {
-  const sums = columns.map((column) => column.parts.reduce((sum, part) => sum + part, 0));
-  const ticks = nice(Math.max(...sums));
+// columns: [{round, value, href, title, mark}]
+export function columns(label, items, text) {
+  const ticks = nice(Math.max(...items.map((item) => item.value)));
   const top = ticks[ticks.length - 1];
   const height = (value) => (H - TOP - BOTTOM) * (value / top);
-  const rounds = columns.map((column) => column.round);
+  const rounds = items.map((item) => item.round);
   const x = scaleX(rounds);
-  const width = Math.min(44, 0.7 * (W - LEFT - RIGHT) / columns.length);
+  const width = Math.min(44, 0.7 * (W - LEFT - RIGHT) / items.length);
   const chart = frame(label, rounds, ticks, (tick) => H - BOTTOM - height(tick), text);
-  const kinds = ["", "two", "three"];
-  columns.forEach((column, at) => {
-    let base = H - BOTTOM;
-    const bars = column.parts.map((part, kind) => {
-      const tall = Math.max(height(part), column.mark ? 3 : 0); // a marked round is seen also where it paid nothing
-      base -= tall;
-      return svg("rect", { class: `bar ${column.mark || kinds[kind]}`, x: x(at) - width / 2, y: base, width, height: tall });
-    });
-    chart.append(svg("a", { href: column.href, "aria-label": column.title, tabindex: "-1" }, svg("title", {}, column.title), bars));
+  items.forEach((item, at) => {
+    const tall = Math.max(height(item.value), item.mark ? 3 : 0); // a marked round is seen also where it paid nothing
+    chart.append(svg("a", { href: item.href, "aria-label": item.title, tabindex: "-1" }, svg("title", {}, item.title),
+      svg("rect", { class: `bar ${item.mark}`, x: x(at) - width / 2, y: H - BOTTOM - tall, width, height: tall })));
   });
   return chart;
 }
@@ -87,31 +82,46 @@ export function stack(label, columns, text) {
 export function legend(names) {
   return el("ul", { class: "legend" }, names.map(([name, kind]) =>
     el("li", {}, svg("svg", { viewBox: "0 0 12 12", "aria-hidden": "true" },
-      svg("rect", { class: `bar ${kind}`, width: 12, height: 12, rx: 2 })), name)));
+      svg("rect", { class: kind.startsWith("h") ? kind : `bar ${kind}`, width: 12, height: 12, rx: 2 })), name)));
 }
 
-// Validators by workers. The stronger the colour, the higher the score; every column's workers are links.
-export function heat(scores, head, cellLink) {
-  const show = { loss: (text) => loss(Number(text) / 1e12), distance: (text) => Number(text).toExponential(1), vouch: (text) => (text === "1" ? "yes" : "no") }[scores.kind];
-  const numbers = scores.validators.flatMap((row) => row.entries).filter((entry) => entry !== null).map(Number);
-  const low = Math.min(...numbers), high = Math.max(...numbers);
-  const shade = (entry) => {
-    if (scores.kind === "vouch") return entry === "1" ? "h1" : "none";
-    return `h${high > low ? Math.min(4, Math.floor(5 * (Number(entry) - low) / (high - low))) : 1}`;
+const SHADES = 5;
+
+// Shades of a scale that starts at zero: twice the colour is twice the value, and values that are close look alike.
+function shades(numbers, show) {
+  const top = Math.max(...numbers, 0) || 1;
+  return {
+    of: (value) => `h${Math.min(SHADES - 1, Math.floor((SHADES * value) / top))}`,
+    key: Array.from({ length: SHADES }, (_, at) => [`${show((top * at) / SHADES)} to ${show((top * (at + 1)) / SHADES)}`, `h${at}`]),
   };
+}
+
+const ENTRIES = {
+  loss: (measure) => ({ value: (text) => Number(text) / 1e12, show: measure.show }),
+  distance: () => ({ value: Number, show: (value) => (value === 0 ? "0" : value.toExponential(2)) }),
+  vouch: () => ({ value: Number, show: (value) => (value === 1 ? "yes" : "no") }),
+};
+
+// Validators by workers, with a key of the shades.
+export function heat(scores, measure, cellLink) {
+  const entries = ENTRIES[scores.kind](measure);
+  const isVouch = scores.kind === "vouch";
+  const numbers = scores.validators.flatMap((row) => row.entries).filter((entry) => entry !== null).map(entries.value);
+  const scale = shades(numbers, entries.show);
+  const shade = (value) => (isVouch ? (value === 1 ? "h1" : "none") : scale.of(value));
   const cell = (entry) => (entry === null
     ? el("td", { class: "none", title: "not available or invalid" }, "n/a")
-    : el("td", { class: shade(entry) }, show(entry)));
-  const columns = scores.workers.map((worker) => el("th", { scope: "col" }, cellLink(worker)));
+    : el("td", { class: shade(entries.value(entry)) }, entries.show(entries.value(entry))));
+  const workers = scores.workers.map((worker) => el("th", { scope: "col" }, cellLink(worker)));
   const rows = scores.validators.map((row) => el("tr", {},
     el("th", { scope: "row" }, cellLink(row.validator)),
     row.revealed
-      ? [el("td", { class: "own" }, row.head === null ? "n/a" : loss(Number(row.head) / 1e12)), row.entries.map(cell)]
+      ? [el("td", { class: "own" }, row.head === null ? "n/a" : measure.show(Number(row.head) / 1e12)), row.entries.map(cell)]
       : el("td", { class: "none", colspan: scores.workers.length + 1 }, row.committed ? "committed, not revealed" : "no scores")));
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Scores, validators by workers" },
-    el("table", { class: "heat" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "validator"), el("th", { scope: "col" }, head), columns)),
-      el("tbody", {}, rows)));
+  const body = el("table", { class: "heat" },
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "validator"), el("th", { scope: "col" }, "head"), workers)),
+    el("tbody", {}, rows));
+  return [scrolling("Scores, validators by workers", body), isVouch || !numbers.length ? null : legend(scale.key)];
 }
 
 export function bars(items) {
@@ -119,6 +129,9 @@ export function bars(items) {
   return el("dl", { class: "bars" }, items.flatMap((item) => [
     el("dt", {}, item.name),
     el("dd", {}, el("progress", { max: most, value: item.fraction, "aria-label": `${item.label}: ${percent(item.fraction)}` })),
-    el("dd", { class: "value" }, percent(item.fraction, item.fraction > 0 && item.fraction < 0.001 ? 3 : 1)),
+    el("dd", { class: "value" }, shareText(item.fraction)),
   ]));
 }
+
+// A share that is not nothing is not written as nothing.
+export const shareText = (fraction) => percent(fraction, fraction > 0 && fraction < 0.001 ? 3 : 1);

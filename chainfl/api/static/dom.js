@@ -1,4 +1,7 @@
-// Small helpers: elements from plain values, amounts and names for people. Text is always text, never markup.
+// Small helpers: elements from plain values. Text is always text, never markup.
+
+import { clock, duration, short } from "./format.js";
+import { explorerLink } from "./site.js";
 
 export function el(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
@@ -11,32 +14,66 @@ export function svg(name, attributes = {}, ...children) {
 function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key === "onclick") node.addEventListener("click", value);
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
-export const ether = (wei) => {
-  const value = Number(BigInt(wei) / 10n ** 9n) / 1e9;
-  if (value === 0) return "0";
-  if (Math.abs(value) < 1e-4) return value.toExponential(1);
-  return value.toLocaleString("en", { maximumFractionDigits: Math.abs(value) >= 100 ? 1 : 4 });
-};
-export const eth = (wei) => `${ether(wei)} ETH`;
-export const count = (number) => number.toLocaleString("en");
-export const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)} %`;
-export const short = (text, head = 6, tail = 4) => (text.length <= head + tail + 3 ? text : `${text.slice(0, head)}…${text.slice(-tail)}`);
-export const hash = (text) => el("code", { title: text }, short(text, 10, 6));
-export const when = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
-export const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 19);
+// A hash, an address or a CID: shortened, with a button that copies all of it, and a link where an explorer knows it.
+export function hash(text, kind = null, shown = short(text, 10, 6)) {
+  const link = kind === null ? null : explorerLink(kind, text);
+  const code = el("code", { title: text }, shown);
+  return el("span", { class: "hash" }, link ? outside(link, code) : code, copyButton(text));
+}
 
-export function loss(value) {
-  if (value === null || value === undefined) return "–";
-  if (value === 0) return "0";
-  if (value < 1e-4 || value >= 1e5) return value.toExponential(2);
-  return value < 0.1 ? value.toPrecision(3) : value.toFixed(value < 1 ? 4 : 3);
+export const command = (text) => el("span", { class: "hash" }, el("code", {}, text), copyButton(text));
+
+export const outside = (href, ...content) => el("a", { href, rel: "noopener noreferrer", target: "_blank" }, content);
+
+export function copyButton(text) {
+  const button = el("button", { type: "button", class: "copy", "aria-label": `Copy ${short(text, 10, 6)}`, title: "Copy", onclick: () => copy(text, button) }, copyIcon());
+  return button;
+}
+
+const copyIcon = () => svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" },
+  svg("rect", { x: 5.5, y: 5.5, width: 8, height: 8, rx: 1.5 }), svg("path", { d: "M10.5 3.5v-1h-8v8h1" }));
+
+async function copy(text, button) {
+  const done = await copied(text);
+  const said = el("span", { class: "copied", role: "status" }, done ? "Copied" : "Not copied: mark it and copy by hand");
+  button.parentElement.querySelector(".copied")?.remove();
+  button.after(said);
+  setTimeout(() => said.remove(), 2500);
+}
+
+// Browsers offer the clipboard to pages from https and this machine only; elsewhere the old command still works.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = el("textarea", { class: "offstage", "aria-hidden": "true" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  }
+}
+
+// A moment to come with the time that is left, which counts down while the page is shown.
+export const until = (seconds) => el("span", {}, `until ${clock(seconds)} UTC at the latest (`, el("b", { "data-until": seconds }, left(seconds)), ")");
+
+function left(seconds) {
+  const rest = Math.round(seconds - Date.now() / 1000);
+  return rest > 0 ? `${duration(rest)} left` : "passed";
+}
+
+export function countDown() {
+  for (const each of document.querySelectorAll("[data-until]")) each.textContent = left(Number(each.dataset.until));
 }
 
 const TONES = {
@@ -46,9 +83,10 @@ const TONES = {
 };
 export const tone = (word) => TONES[word] ?? "";
 export const tag = (word, text = word) => el("span", { class: `tag ${tone(word)}` }, text);
+export const quiet = (...content) => el("p", { class: "quiet" }, content);
 
 export function facts(pairs) {
-  return el("dl", { class: "facts" }, pairs.map(([name, value, more]) =>
+  return el("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value, more]) =>
     el("div", {}, el("dt", {}, name), el("dd", {}, value, more ? el("small", {}, more) : null))));
 }
 
@@ -56,8 +94,17 @@ export function table(caption, columns, rows) {
   const head = columns.map((column) => el("th", { scope: "col", class: column.number ? "number" : null }, column.name));
   const body = rows.map((row) => el("tr", { class: row.tone ?? null },
     row.cells.map((cell, at) => el("td", { class: columns[at].number ? "number" : columns[at].wrap ? "wrap" : null }, cell))));
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+  return scrolling(caption, el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
+}
+
+// Wide content scrolls in its own box; where something is out of sight, a line above the box says so.
+export function scrolling(label, content) {
+  const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
+  const hint = el("p", { class: "swipe", "aria-hidden": "true" }, "More to the right: scroll sideways →");
+  const tell = () => hint.classList.toggle("on", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
+  box.addEventListener("scroll", tell, { passive: true });
+  new ResizeObserver(tell).observe(box);
+  return [hint, box];
 }
 
 export function chip(who, task, mark = "", text = null) {
