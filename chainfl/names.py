@@ -1,6 +1,7 @@
 """Things with names: our own and those that installed packages add by entry point."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import TypeVar
 
@@ -35,8 +36,17 @@ def find(kind: str, name: str, own: Mapping[str, T], group: str) -> T:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
-    """The refusal of an unknown name, which lists the known ones."""
-    return UnknownNameError(f"no {kind} is called {name!r}; there are: {', '.join(sorted(known))}")
+    """The refusal of an unknown name, which lists the known ones and points to the nearest."""
+    names = sorted(known)
+    return UnknownNameError(
+        f"no {kind} is called {name!r}; there are: {', '.join(names)}{nearest(name, names)}"
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that was probably meant, to put behind a refusal; empty where none is near."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def parse_call(

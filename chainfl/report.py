@@ -109,6 +109,7 @@ def envelope(report: Report) -> dict[str, object]:
             for each in report.bars
         ],
     }
+
     if report.error is not None:
         body["error"] = {
             "kind": type(report.error).__name__,

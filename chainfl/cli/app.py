@@ -13,22 +13,11 @@ from chainfl.cli.lazy import LazyGroup
 from chainfl.cli.output import Answer
 from chainfl.errors import ChainflError, InputError, ToolMissingError
 from chainfl.report import emit, narrate, refusal, version_line
-from chainfl.tools import pip_install
+from chainfl.tools import EXTRAS, pip_install
 
 INTERNAL_ERROR: Final = 70
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
-
-# Packages that an auditor's installation goes without, and the extra that brings each.
-EXTRAS: Final = {
-    "torch": "train",
-    "PIL": "train",
-    "fastapi": "api",
-    "starlette": "api",
-    "uvicorn": "api",
-    "matplotlib": "plot",
-    "ray": "ray",
-}
 
 
 class App(LazyGroup):
@@ -68,6 +57,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; every error becomes one line and an exit code, never a traceback."""
     answer = Answer()
+
     try:
         result = cli.main(list(arguments), prog_name="chainfl", standalone_mode=False, obj=answer)
         return result if isinstance(result, int) else 0
@@ -82,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         narrate("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
+        # Python would complain once more when it closes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except ModuleNotFoundError as error:

@@ -116,7 +116,7 @@ def export(
     type=int,
     default=0,
     envvar="CHAINFL_FROM_BLOCK",
-    help="A block not after the task's creation [0].",
+    help="Start reading here: the creation block or earlier [0].",
 )
 @click.option(
     "--store",
@@ -166,16 +166,22 @@ def verify(
     max_memory_mib: int,
     as_json: bool,
 ) -> int:
-    """Redo settled rounds: draw, commitments, roots, inclusion, scores, shares, model, record, rewards."""
+    """Redo settled rounds: draw, commitments, roots, inclusion, scores, shares, model, record, rewards.
+
+    Without a settled round there is nothing to show, which is no success: exit code 1.
+    """
     _one_of(number, every)
     _expect_sense(bundle is not None, block_hash is not None, challenge, send, keystore is not None)
+
     started = time.perf_counter()
     limits = Limits(max_parameters, max_memory_mib << 20)
+
     if bundle is not None:
         metrics, ok = _verify_bundle(bundle, block_hash, task, number, limits)
     else:
         if task is None or store is None:
             raise InputError("--task and --store are needed to audit a chain; --bundle F audits a file")
+        _check_places(task, store)
         online = _Online(rpc_url, chain_id, task, from_block, store, limits)
         if challenge:
             key = (keystore, password_file) if send and keystore is not None else None
@@ -185,6 +191,14 @@ def verify(
     return finish(
         report("audit-verify", metrics, ok=ok, seconds=time.perf_counter() - started), as_json, show_audit
     )
+
+
+def _check_places(task: str, store: str) -> None:
+    """Refuse what is no address of a task or of a store before a chain is asked."""
+    from chainfl.store.address import open_store
+
+    parse_address(task)
+    open_store(store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +234,7 @@ def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object
     audited = list(redo(reader, open_store(online.store), number, online.limits))
     if number is not None and not audited:
         raise InputError(f"round {number} of this task is not settled; {reader.task.round.number} is running")
-    return {"task": online.task, "rounds": plain_rounds(audited)}, _is_ok(audited)
+    return {"task": online.task, "rounds": plain_rounds(audited)}, bool(audited) and _is_ok(audited)
 
 
 def _verify_bundle(
@@ -236,7 +250,7 @@ def _verify_bundle(
         "rounds": plain_rounds(done.rounds),
         "bundle": plain_bundle(path, done),
     }
-    return metrics, _is_ok(done.rounds)
+    return metrics, bool(done.rounds) and _is_ok(done.rounds)
 
 
 def _parse_hash(path: Path, text: str | None) -> bytes:

@@ -43,6 +43,9 @@ from chainfl.report import narrate
 @click.option(
     "--max-memory-mib", type=int, help="Audit no round whose models take more MiB of memory [8192]."
 )
+@click.option(
+    "--explorer", help="Block explorer that the dashboard links to, such as https://sepolia.etherscan.io."
+)
 @click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
 def serve(
     rpc_url: str,

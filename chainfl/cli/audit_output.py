@@ -1,5 +1,6 @@
 """What the audit commands answer: plain values for machines, tables for people."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -48,6 +49,7 @@ def plain_plan(plan: "ChallengePlan | None") -> dict[str, object] | None:
     """A challenge; amounts are text, for they do not fit the numbers of JSON."""
     if plan is None:
         return None
+
     lie = plan.lie
     return {
         "round": lie.round,
@@ -78,25 +80,43 @@ def plain_plan(plan: "ChallengePlan | None") -> dict[str, object] | None:
 
 
 def show_audit(answer: Report) -> None:
-    """Rounds with their checks, after what a bundle proves and before what a challenge would do."""
+    """One line a round with the checks that failed, after what a bundle proves and before what a challenge would do."""
     metrics: Any = answer.metrics
     if "bundle" in metrics:
         _show_bundle(metrics["bundle"])
+
     for one in metrics["rounds"]:
-        click.echo(f"round {one['round']} ({one['outcome']}): {one['verdict']}")
-        rows = [
-            (
-                str(f["number"]),
-                f["check"],
-                f["verdict"],
-                _short(f["expected"]),
-                "" if f["verdict"] == "ok" else _short(f["found"]),
-            )
-            for f in one["findings"]
-        ]
-        print_table(("", "check", "verdict", "expected", "found"), rows)
+        click.echo(
+            f"round {one['round']} ({one['outcome']}): {one['verdict']}, {len(one['findings'])} checks"
+        )
+        _show_failures(one["findings"])
+    if metrics["rounds"] or "challenge" not in metrics:
+        click.echo(_total(metrics["rounds"]))
     if "challenge" in metrics:
         _show_challenge(metrics["challenge"])
+
+
+def _show_failures(findings: list[dict[str, Any]]) -> None:
+    """The checks that did not pass, with what was expected and what was found."""
+    bad = [f for f in findings if f["verdict"] != "ok"]
+    if bad:
+        rows = [
+            (str(f["number"]), f["check"], f["verdict"], _short(f["expected"]), _short(f["found"]))
+            for f in bad
+        ]
+        print_table(("", "check", "verdict", "expected", "found"), rows)
+
+
+def _total(rounds: list[dict[str, Any]]) -> str:
+    """One line for all rounds; without a round nothing was shown, which is no success."""
+    if not rounds:
+        return "no round of this task is settled yet: nothing was audited; chainfl task show says where it stands"
+    counted = Counter(one["verdict"] for one in rounds)
+    told = ", ".join(
+        f"{count} {verdict}" for verdict, count in sorted(counted.items(), key=lambda c: c[0] != "ok")
+    )
+    checks = sum(len(one["findings"]) for one in rounds)
+    return f"total: {len(rounds)} rounds, {checks} checks: {told}"
 
 
 def _show_bundle(bundle: dict[str, Any]) -> None:
@@ -126,6 +146,7 @@ def _show_challenge(challenge: dict[str, Any]) -> None:
             f"finder's part {_ether(plan['reward_wei'])}, to the task {_ether(plan['to_escrow_wei'])}, "
             f"burned {_ether(plan['burned_wei'])}"
         )
+
     click.echo(challenge["message"])
     if challenge["state"] == "dry-run":
         click.echo("send it with: --challenge --send --keystore key.json")
@@ -138,7 +159,7 @@ def show_export(answer: Report) -> None:
     click.echo(f"{m['headers']} headers, receipts of {m['receipts']} blocks, {m['blobs']} blobs")
     if m["missing"]:
         click.echo(
-            f"{len(m['missing'])} blobs were not to be had; the audit will say what cannot be checked without"
+            f"{len(m['missing'])} blobs were not found; the audit names what cannot be checked without them"
         )
     click.echo(f"rests on block {m['block']['number']} {m['block']['hash']}")
     click.echo(

@@ -68,8 +68,8 @@ def key_options(command: F) -> F:
 def fee_options(command: F) -> F:
     """`--max-fee` and `--max-priority-fee`, for commands that send; `chosen_caps` has them."""
     for name, what in (
-        ("max_priority_fee", "Most gwei of that to whoever makes the block [10]."),
-        ("max_fee", "Most gwei that a unit of gas may cost; what is above waits [300]."),
+        ("max_priority_fee", "Most gwei of that to the block's producer [10]."),
+        ("max_fee", "Most gwei that a unit of gas may cost; a transaction above it waits [300]."),
     ):
         command = click.option(
             f"--{name.replace('_', '-')}",
@@ -123,7 +123,7 @@ def _from_block_option(command: F) -> F:
         type=int,
         default=0,
         envvar="CHAINFL_FROM_BLOCK",
-        help="A block not after the task's creation [0].",
+        help="Start reading here: the creation block or earlier [0].",
     )(command)
 
 
@@ -137,6 +137,33 @@ def store_option(command: F) -> F:
     )(command)
 
 
+def account_options(command: F) -> F:
+    """`--keystore`, `--account`: whose stake is shown; a keystore says its address without a password."""
+    account = click.option("--account", help="Address of the account, in place of a keystore.")
+    keystore = click.option(
+        "--keystore",
+        type=click.Path(path_type=Path),
+        envvar="CHAINFL_KEYSTORE",
+        help="Encrypted key file; it is not opened.",
+    )
+    return keystore(account(command))
+
+
+def whose(keystore: Path | None, account: str | None) -> "Address":
+    """The account that `account_options` named.
+
+    Raises:
+        InputError: neither was given.
+    """
+    from chainfl.chain.keys import address_of
+
+    if account is not None:
+        return parse_address(account)
+    if keystore is None:
+        raise InputError("whose stake? Give --account, --keystore or CHAINFL_KEYSTORE")
+    return address_of(keystore)
+
+
 def limit_options(command: F) -> F:
     """`--max-parameters`, `--max-memory-mib`: refuse a task that is too large before a byte of it is fetched."""
     command = click.option(
@@ -147,6 +174,8 @@ def limit_options(command: F) -> F:
         envvar="CHAINFL_MAX_MEMORY_MIB",
         help="Refuse a round whose models take more MiB of memory.",
     )(command)
+
+    # Added last, so that it stands first in the help.
     return click.option(
         "--max-parameters",
         type=int,
@@ -174,11 +203,22 @@ def connect(rpc_url: str, chain_id: int | None) -> Connection:
     return Connection(endpoints.w3, endpoints.chain_id, endpoints)
 
 
+def check_keystore(keystore: Path) -> None:
+    """Refuse a file that is no keystore before a chain is asked for anything."""
+    from chainfl.chain.keys import check_keystore
+
+    check_keystore(keystore)
+
+
 def open_signer(keystore: Path, password_file: Path | None) -> "LocalSigner":
     """Unlock a key."""
-    from chainfl.chain.keys import read_password, unlock
+    from chainfl.chain.keys import exposed, open_keystore
 
-    return unlock(keystore, read_password(password_file))
+    signer = open_keystore(keystore, password_file)
+    warning = exposed(password_file, keystore)
+    if warning is not None:
+        narrate(f"warning: {warning}")
+    return signer
 
 
 def open_sender(
@@ -197,6 +237,32 @@ def open_reader(connection: Connection, task: str, from_block: int) -> "TaskRead
     from chainfl.chain.quorum import open_reader
 
     return open_reader(connection.endpoints, parse_address(task), from_block, on_progress=narrate)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTask:
+    """A task and a key that acts on it."""
+
+    connection: Connection
+    address: "Address"
+    sender: "Sender"
+    reader: "TaskReader"
+
+
+def open_own_task(
+    task: str,
+    *,
+    rpc_url: str,
+    chain_id: int | None,
+    from_block: int,
+    keystore: Path,
+    password_file: Path | None,
+) -> OwnTask:
+    """Connect, unlock the key, and open the task; takes what the shared options give."""
+    connection = connect(rpc_url, chain_id)
+    sender = open_sender(connection, keystore, password_file)
+    reader = open_reader(connection, task, from_block)
+    return OwnTask(connection, parse_address(task), sender, reader)
 
 
 def parse_address(text: str) -> "Address":

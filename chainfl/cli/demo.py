@@ -8,6 +8,8 @@ from chainfl.cli.output import finish, json_option, print_table
 from chainfl.codec.text import ETHER
 from chainfl.report import Report, narrate, report
 
+HOME = Path(".chainfl") / "demo"
+
 
 @click.command(
     short_help="See everything at work on this machine.",
@@ -23,16 +25,24 @@ from chainfl.report import Report, narrate, report
     show_default=True,
     help="Rounds before the one in which the miner lies.",
 )
-@click.option("--home", type=click.Path(path_type=Path), help="Keep everything in this folder.")
+@click.option("--home", type=click.Path(path_type=Path), help="Leave logs, keys and blobs in this folder.")
+@click.option(
+    "--keep",
+    is_flag=True,
+    help=f"Leave the chain running afterwards, with a dashboard to look at [folder: {HOME}].",
+)
 @json_option
-def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
+def demo(rule: str, rounds: int, home: Path | None, keep: bool, as_json: bool) -> int:
     """Train with 12 participants on a chain of this machine, catch a lying miner, audit every round."""
     import time
 
     from chainfl.devnet.demo import run_demo
+    from chainfl.protocol.terms import parse_rule
 
+    parse_rule(rule)  # refused before anything is started
     started = time.perf_counter()
-    result = run_demo(rule, rounds, narrate, home=home, keep=home is not None)
+    folder = HOME if keep and home is None else home
+    result = run_demo(rule, rounds, narrate, home=folder, keep=keep)
     metrics: dict[str, object] = {
         "rule": rule,
         "rounds": result.rounds,
@@ -42,9 +52,10 @@ def demo(rule: str, rounds: int, home: Path | None, as_json: bool) -> int:
         "audit": {str(number): verdict for number, verdict in result.audit.items()},
         "convicted": result.convicted,
         "test_accuracy": result.accuracy,
+        "dashboard": result.dashboard or None,
     }
     answer = report("demo", metrics, ok=result.ok, seconds=time.perf_counter() - started)
-    return finish(answer, as_json, lambda done: _show(done, result.earned, result.stake, home))
+    return finish(answer, as_json, lambda done: _show(done, result.earned, result.stake, folder))
 
 
 def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: Path | None) -> None:
@@ -53,17 +64,23 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
         for name in sorted(earned, key=lambda n: -earned[n])
     ]
     print_table(("participant", "earned (ETH)", "stake left (ETH)"), rows)
+
     gas = answer.metrics["gas"]
     assert isinstance(gas, dict)
     whole = sum(gas.values())
     click.echo(
         f"cost: {whole:,} gas in {len(gas)} rounds, {whole // len(gas):,} a round, fees of all together"
     )
+
     click.echo(f"took {answer.seconds:.0f} s; {'all verified' if answer.ok else 'NOT everything verified'}")
+
     if home is None:
         click.echo(
-            "look further: chainfl demo --home ./demo keeps chain logs, nodes' logs and the blob store"
+            "look further: chainfl demo --keep leaves the chain running, with a dashboard, logs and blobs"
         )
-    else:
-        click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
-        click.echo(f"  chainfl simulate --replay {home}/trace.json --participants {home}/participants.json")
+        return
+    dashboard = answer.metrics["dashboard"]
+    if dashboard is not None:
+        click.echo(f"dashboard: {dashboard}; end it with: chainfl devnet down --home {home}")
+    click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
+    click.echo(f"  chainfl simulate --replay {home}/trace.json --participants {home}/participants.json")

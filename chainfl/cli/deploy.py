@@ -58,8 +58,8 @@ def deploy(
     from chainfl.chain.send import checksum
 
     started = time.perf_counter()
-    connection = connect(rpc_url, chain_id)
     deployer = address_of(keystore)
+    connection = connect(rpc_url, chain_id)
     path = deployments / f"{connection.chain_id}.json"
     missing = still_to_deploy(connection.w3, read_deployment(path) if path.exists() else None)
     cost = cost_of_deployment(connection.w3, missing)

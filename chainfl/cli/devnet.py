@@ -4,13 +4,21 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from chainfl.cli.output import finish, json_option, print_table
+from chainfl.errors import InputError
 from chainfl.report import Report, narrate, report
+from chainfl.workflows.sponsor_terms import Terms
+
+if TYPE_CHECKING:
+    from chainfl.devnet.processes import Devnet
 
 HOME = Path(".chainfl") / "devnet"
+THREADS = 1
+"""Of torch, for each node: they share one machine."""
 
 
 @click.group(epilog="Example: chainfl devnet up --participants 8")
@@ -32,9 +40,26 @@ def devnet() -> None:
 @click.option(
     "--rounds", type=click.IntRange(min=1), default=100, show_default=True, help="Rounds of the task."
 )
+@click.option(
+    "--committee", type=click.IntRange(min=3), default=Terms().committee_size, show_default=True,
+    help="Validators of a round, an odd number.",
+)  # fmt: skip
+@click.option("--app", help="Your own learning: a Python file, package.module or flower:… (docs/apps.md).")
+@click.option("--app-config", help="Values of the app's config, such as rate=0.01,batch=16.")
+@click.option("--dataset", help="With --app: what its data() is given; each node takes its part.")
 @click.option("--home", type=click.Path(path_type=Path), default=HOME, show_default=True)
 @json_option
-def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> int:
+def up(
+    participants: int,
+    rule: str,
+    rounds: int,
+    committee: int,
+    app: str | None,
+    app_config: str | None,
+    dataset: str | None,
+    home: Path,
+    as_json: bool,
+) -> int:
     """Start anvil, deploy, fund, make keys, and start a process for each participant."""
     from chainfl.chain.keys import address_of
     from chainfl.chain.rpc import open_rpc
@@ -53,11 +78,16 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         stop,
         write_guest,
     )
+    from chainfl.learning.source import absolute
+    from chainfl.protocol.terms import parse_rule
     from chainfl.sim.replay import DEVNET_SEED, participants_of
-    from chainfl.workflows.sponsor import Terms
 
+    parse_rule(rule)  # refused before anything is started
     folder = home.resolve()
     clear(folder)
+    if app is None and dataset is not None:
+        raise InputError("--dataset is for an app: give --app FILE too")
+    app = absolute(app) if app is not None else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
     process, url = start_anvil(folder, 1)
     net = Devnet(str(folder), url)
@@ -65,11 +95,19 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
     try:
         people = [Person(f"p{number:02}") for number in range(1, participants + 1)]
         keys = make_keys(folder, ["sponsor", "guest", *(person.name for person in people)])
-        terms = Terms(rule=rule, rounds=rounds, escrow=rounds * ETHER // 5)
+        terms = Terms(
+            rule=rule,
+            rounds=rounds,
+            escrow=rounds * ETHER // 5,
+            committee_size=committee,
+            app=app,
+            app_config=app_config,
+        )
         open_task(net, open_rpc(url), keys, people, terms, narrate)
         for number, person in enumerate(people):
-            start_node(net, person, number, len(people), "iid", DEVNET_SEED)
-        described = json.dumps(participants_of([person.name for person in people], {}))
+            more = {"app": app, "dataset": dataset, "threads": THREADS}
+            start_node(net, person, number, len(people), "iid", DEVNET_SEED, more)
+        described = json.dumps(participants_of([person.name for person in people], {}, dataset))
         (folder / "participants.json").write_text(described + "\n", encoding="utf-8")
         fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate(f"a process for each of {len(people)} participants is starting")
@@ -88,7 +126,30 @@ def up(participants: int, rule: str, rounds: int, home: Path, as_json: bool) -> 
         "dashboard": dashboard,
         "guest": str(guest),
     }
-    return finish(report("devnet-up", metrics), as_json, _show)
+    return finish(report("devnet-up", metrics), as_json, lambda answer: _show(answer, app))
+
+
+@devnet.command(
+    short_help="Let guests take part.", epilog="Example: chainfl devnet join --app digits/app.py --guests 2"
+)
+@click.option(
+    "--guests", type=click.IntRange(min=1), default=1, show_default=True, help="How many more take part."
+)
+@click.option("--app", help="The task's app, where it runs one: a Python file, or package.module.")
+@click.option("--dataset", help="Data of the guests: what the app's data() is given, or npz:mine.npz.")
+@click.option("--home", type=click.Path(path_type=Path), default=HOME, show_default=True)
+@json_option
+def join(guests: int, app: str | None, dataset: str | None, home: Path, as_json: bool) -> int:
+    """Start guests beside the nodes of `up`: keys, stake, a process each, enrolled once each has rehearsed."""
+    from chainfl.devnet.guests import add_guests
+    from chainfl.devnet.processes import load_devnet
+
+    net = load_devnet(home.resolve())
+    app = str(Path(app).resolve()) if app is not None and Path(app).exists() else app
+    joined = add_guests(net, guests, {"app": app, "dataset": dataset, "threads": THREADS}, narrate)
+    answer = report("devnet-join", {"guests": joined, "task": net.task})
+    names = ", ".join(f"{name} as participant {id_}" for name, id_ in joined.items())
+    return finish(answer, as_json, lambda _: click.echo(f"{names}: taking part from the next round on"))
 
 
 @devnet.command(epilog="Example: chainfl devnet status")
@@ -102,13 +163,13 @@ def status(home: Path, as_json: bool) -> int:
     running = {name: net.runs(name) for name in net.processes}
     answer = report(
         "devnet-status",
-        {"rpc_url": net.rpc_url, "task": net.task, "running": running},
+        {"rpc_url": net.rpc_url, "task": net.task, "dashboard": net.dashboard, "running": running},
         ok=all(running.values()),
     )
     rows = [
         (name, str(net.processes[name]), "running" if alive else "ended") for name, alive in running.items()
     ]
-    return finish(answer, as_json, lambda _: _show_status(rows))
+    return finish(answer, as_json, lambda _: _show_status(net, rows))
 
 
 @devnet.command(epilog="Example: chainfl devnet down")
@@ -126,17 +187,19 @@ def down(home: Path, as_json: bool) -> int:
     )
 
 
-def _show_status(rows: list[tuple[str, str, str]]) -> None:
-    if rows:
-        print_table(("process", "pid", "state"), rows)
-    else:
+def _show_status(net: "Devnet", rows: list[tuple[str, str, str]]) -> None:
+    if not rows:
         click.echo("nothing runs; start with: chainfl devnet up")
+        return
+    print_table(("process", "pid", "state"), rows)
+    for name, value in (("rpc url", net.rpc_url), ("task", net.task), ("dashboard", net.dashboard or "none")):
+        click.echo(f"{name:<9} {value}")
 
 
-def _show(answer: Report) -> None:
+def _show(answer: Report, app: str | None) -> None:
     for name, value in answer.metrics.items():
         click.echo(f"{name.replace('_', ' '):<9} {value}")
     click.echo("\nto take part yourself, as the guest with 100 ETH and data of your own:")
     click.echo(f". {answer.metrics['guest']}")
     click.echo("chainfl stake add 5")
-    click.echo("chainfl node run --dataset npz:mine.npz --enrol")
+    click.echo(f"chainfl node run {f'--app {app}' if app else '--dataset npz:mine.npz'} --enrol")

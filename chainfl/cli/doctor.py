@@ -99,7 +99,8 @@ def _packages() -> Finding:
         return found(found=True, detail=f"not looked for: {DISTRIBUTION} runs here without being installed")
 
     lines = metadata.requires(DISTRIBUTION) or []
-    names = [_requirement_name(line) for line in lines if "extra ==" not in line]
+    # What only some extras or some Pythons ask for can be gone without.
+    names = [_requirement_name(line) for line in lines if ";" not in line]
     missing = [name for name in names if not _is_installed(name)]
     detail = f"missing: {', '.join(missing)}" if missing else f"all {len(names)} that chainfl needs"
     return found(found=not missing, detail=detail)
@@ -171,12 +172,14 @@ def _ipfs_api() -> Finding:
         purpose="sharing models with others",
         remedy="start a daemon (ipfs daemon), or set CHAINFL_IPFS_API to its address",
     )
+
     try:
         request = urllib.request.Request(f"{url}/api/v0/version", method="POST")
         with urllib.request.urlopen(request, timeout=2) as response:
             answer = json.load(response)
     except (OSError, ValueError, urllib.error.URLError):
         return found(found=False, detail=f"no daemon answers at {url}")
+
     version = answer.get("Version", "(unknown version)") if isinstance(answer, dict) else "(unknown version)"
     return found(found=True, detail=f"{version} at {url}")
 

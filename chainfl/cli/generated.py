@@ -46,11 +46,11 @@ def field_options(*kinds: type) -> Callable[[F], F]:
     def add(command: F) -> F:
         for each in reversed(found.values()):
             command = click.option(
-                f"--{each.name.replace('_', '-')}",
-                each.name,
+                *_names(each),
                 type=_type(each),
                 required=each.metadata.get("required", False),
                 help=_help(each),
+                **({"default": None} if _type(each) is bool else {}),
             )(command)
         return command
 
@@ -73,6 +73,12 @@ def _default(field: "Field[Any]") -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return None if field.default is MISSING else field.default
+
+
+def _names(each: Described) -> tuple[str, str]:
+    """How it is typed, and the parameter that it fills; what is or is not can be said either way."""
+    name = each.name.replace("_", "-")
+    return (f"--{name}/--no-{name}" if _type(each) is bool else f"--{name}", each.name)
 
 
 def _type(each: Described) -> Any:

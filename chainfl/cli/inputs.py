@@ -110,18 +110,23 @@ def _complaint(error: Mapping[str, Any]) -> str:
     sort = error["type"]
     value = error["input"]
     context = error.get("ctx", {})
+
     if sort == "value_error":
         return str(context["error"])
     if sort == "missing":
         return "this value is missing, and needed"
+
     if sort == "greater_than_equal":
         return f"{value!r:.80} is too small: give at least {context['ge']}"
     if sort == "less_than_equal":
         return f"{value!r:.80} is too large: give at most {context['le']}"
     if sort == "too_long":
         return f"{context['actual_length']} values, where there are at most {context['max_length']}"
+
+    # Pydantic calls an integer beyond 2^1024 no float.
     if sort == "float_type" and kind(value) == "an integer":
         return "an integer is too large for a float64"
+
     if sort in _EXPECTED:
         return f"expected {_EXPECTED[sort]}, found {kind(value)}"
     return str(error["msg"])

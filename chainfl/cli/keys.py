@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from chainfl.cli.output import finish, json_option
+from chainfl.errors import InputError
 from chainfl.report import Report, report
 
 
@@ -26,6 +27,8 @@ def new(file: Path, password_file: Path | None, as_json: bool) -> int:
     from chainfl.chain.keys import new_key, read_password
     from chainfl.chain.send import checksum
 
+    if file.exists():
+        raise InputError(f"{file} exists: a key is never overwritten; name another file")
     address = checksum(new_key(file, read_password(password_file, is_new=True)))
     return finish(report("keys-new", {"address": address, "file": str(file)}), as_json, _show)
 

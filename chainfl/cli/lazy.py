@@ -6,6 +6,7 @@ from importlib import import_module
 import click
 
 from chainfl.cli.commands import Entry
+from chainfl.names import nearest
 
 
 class LazyGroup(click.Group):
@@ -27,7 +28,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's, but the refusal of an unknown name lists the known ones."""
         if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
-            ctx.fail(f"no command {args[0]!r}; there are: {', '.join(self.list_commands(ctx))}")
+            known = self.list_commands(ctx)
+            ctx.fail(f"no command {args[0]!r}; there are: {', '.join(known)}{nearest(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -3,6 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,8 @@ def setting_options(command: F) -> F:
     for name, field in reversed(NodeSettings.model_fields.items()):
         flag = f"--{name.replace('_', '-')}"
         default = "" if field.is_required() or field.default is None else f" [{field.default}]"
+        text = f"{field.description}{default}"
+
         kind: Any = str
         if field.annotation in (int, int | None):
             kind = int
@@ -28,7 +31,8 @@ def setting_options(command: F) -> F:
             kind = float
         elif field.annotation in (Path, Path | None):
             kind = click.Path(path_type=Path)
-        text = f"{field.description}{default}"
+
+        # No flag has a default of its own: what is not given must not win over environment and file.
         if name == "rpc_url":
             command = click.option(flag, name, multiple=True, callback=joined, help=text)(command)
         elif field.annotation is bool:
@@ -59,7 +63,7 @@ def node() -> None:
 )
 @setting_options
 def run(settings: Path | None, role: str, **flags: Any) -> int:
-    """Play whatever role the round gives this key, until the task ends or the process is told to stop (Ctrl-C).
+    """Play whatever role the round gives this key, until the task ends or the process is stopped (Ctrl-C).
 
     Settings are flags over environment (CHAINFL_RPC_URL for --rpc-url, …) over the file of --settings.
     """
@@ -67,10 +71,15 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     from chainfl.node.loop import persist, serve
     from chainfl.node.settings import load_settings
     from chainfl.node.status import Status, serve_status
+    from chainfl.node.tracks import kept_going, named
     from chainfl.node.wiring import build_node, connect, open_key
     from chainfl.roles.turn import Duty
+    from chainfl.tools import require_package
+    from chainfl.tracking import check_tracker, tracked
 
     chosen = load_settings(flags, settings)
+    require_package("torch", "train")
+    check_tracker(chosen.track)
     set_up_logs(as_json=chosen.json_logs, level=chosen.log_level)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,9 +92,20 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
         serve_status(status, chosen.status_port)
     signer = open_key(chosen)
     connections = persist(lambda: connect(chosen, signer), stop, status)
-    node = persist(lambda: build_node(chosen, connections), stop, status) if connections is not None else None
+    node = (
+        persist(lambda: build_node(chosen, connections, status), stop, status)
+        if connections is not None
+        else None
+    )
     if node is not None:
-        serve(node, duty, stop, poll_seconds=chosen.poll_seconds, status=status)
+        with tracked(chosen.track, *named(chosen, node)) as record:
+            serve(
+                replace(node, record=kept_going(record)),
+                duty,
+                stop,
+                poll_seconds=chosen.poll_seconds,
+                status=status,
+            )
     return 0
 
 

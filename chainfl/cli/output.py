@@ -12,6 +12,7 @@ from chainfl.codec.text import ether
 from chainfl.report import Report, emit
 
 F = TypeVar("F", bound=Callable[..., Any])
+_NO_LIMIT = 10_000
 
 
 @dataclass(slots=True)
@@ -62,18 +63,26 @@ def in_utc(seconds: int) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people, as wide as the terminal; long cells fold. Cells are text, never markup."""
+    """A table for people, as wide as the terminal; cells fold between words, and names are never broken.
+
+    Where the words alone are wider than the terminal, so is the table. Cells are text, never markup.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
+    for column, cells in zip(table.columns, zip(columns, *rows, strict=True), strict=True):
         column.overflow = "fold"
+        column.no_wrap = " " not in max(cells, key=len)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=_NO_LIMIT), table).minimum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:

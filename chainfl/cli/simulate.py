@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,26 @@ import click
 from chainfl.cli.generated import field_options
 from chainfl.cli.output import finish, json_option, print_table
 from chainfl.errors import InputError, ToolMissingError
+from chainfl.names import unknown
 from chainfl.report import Report, narrate, report
 from chainfl.sim.experiment import Experiment, Selfish, as_plain, with_changes
+from chainfl.tracking import check_tracker
 
 if TYPE_CHECKING:
+    from chainfl.sim.open_run import OpenRun
     from chainfl.sim.population import Engine
     from chainfl.sim.run import RoundMetrics
     from chainfl.sim.selfish import SelfishProgress, SelfishSetup
     from chainfl.sim.selfish_dir import SelfishPlan
-    from chainfl.sim.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How a run is told: for machines or people, and to which tracker."""
+
+    as_json: bool
+    track: str | None
+
 
 _Tick = Callable[["RoundMetrics"], None]
 
@@ -47,7 +58,12 @@ _Tick = Callable[["RoundMetrics"], None]
 @click.option(
     "--run", "folder", type=click.Path(path_type=Path), help="Keep metrics, checkpoint and plots here."
 )
-@click.option("--resume", type=click.Path(path_type=Path), help="Go on with the run in this folder.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    help="Go on with the run in this folder; with --rounds, until it has so many in all.",
+)
+@click.option("--track", help="Show each round to tensorboard:DIR or mlflow:URI too.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Play a chain's run again from its trace.")
 @click.option("--store", help="With --replay: where the task's manifest lies, such as dir:./store.")
 @json_option
@@ -62,6 +78,7 @@ def simulate(
     resume: Path | None,
     replay: Path | None,
     store: str | None,
+    track: str | None,
     as_json: bool,
     **changes: Any,
 ) -> int:
@@ -74,28 +91,45 @@ def simulate(
     if replay is not None:
         if participants is None:
             raise InputError("--replay needs --participants FILE: who has which data (docs/simulator.md)")
-        return _replay(replay, Path(participants), store, data, as_json)
+        return _replay(replay, Path(participants), store, data, changes["app"], as_json)
+    check_tracker(track)
+    shown = _Shown(as_json, track)
     if resume is not None:
-        given = [name for name, value in changes.items() if value is not None]
+        given = [name for name, value in changes.items() if value is not None and name != "rounds"]
         if given or preset_name or participants or folder:
             raise InputError(
-                "--resume goes on with the experiment that is in the folder: give no other flags beside it"
+                "--resume goes on with the experiment that is in the folder: "
+                "give no other flags beside it but --rounds"
             )
-        return _resume(resume, data, engine, as_json)
-    if preset_name is not None and preset_name.startswith("varsel-"):
+        return _resume(resume, changes["rounds"], data, engine, shown)
+    if preset_name is not None and _is_selfish(preset_name):
         if faithful or engine != "local":
             raise InputError(
                 f"preset {preset_name} has no place for --{'faithful' if faithful else 'engine'}"
             )
-        return _selfish(preset_name, participants, data, folder, changes, as_json)
+        return _selfish(preset_name, participants, data, folder, changes, shown)
     experiment = _experiment(preset_name, participants, changes)
-    return _simulate(experiment, data, faithful, engine, folder, as_json)
+    return _simulate(experiment, data, faithful, engine, folder, shown)
+
+
+def _is_selfish(name: str) -> bool:
+    """Whether the preset is one of selfish learning; a name of neither kind is refused with the list of all."""
+    from chainfl.sim.presets import PRESETS
+    from chainfl.sim.selfish import SELFISH
+
+    every = {*PRESETS, *SELFISH}
+    if name not in every:
+        raise unknown("preset", name, every)
+    return name in SELFISH
 
 
 def _experiment(preset_name: str | None, participants: str | None, changes: dict[str, Any]) -> Experiment:
+    from chainfl.learning.source import absolute
     from chainfl.sim.presets import preset
 
     start = preset(preset_name) if preset_name is not None else Experiment()
+    if changes.get("app"):
+        changes = changes | {"app": absolute(changes["app"])}  # a resumed run finds it again
     return with_changes(start, changes | {"participants": _number(participants)})
 
 
@@ -111,81 +145,85 @@ def _simulate(
     faithful: bool,
     engine: str,
     folder: Path | None,
-    as_json: bool,
+    shown: _Shown,
 ) -> int:
-    from chainfl.sim import rundir
-    from chainfl.sim.simulation import set_up
+    from chainfl.sim.open_run import new_run
 
     with _engine(engine) as train:
         started = time.perf_counter()
-        blobs = _blobs(folder) if faithful else None
-        simulation = set_up(experiment, data, faithful=faithful, store=blobs, engine=train)
-        if folder is not None:
-            rundir.start(folder, rundir.Plan(experiment, faithful, data))
-        return _play(simulation, [], folder, started, as_json, engine, train)
+        opened = new_run(experiment, data, faithful=faithful, engine=train, folder=folder)
+        return _play(opened, started, shown, engine, train)
 
 
-def _resume(folder: Path, data: str | None, engine: str, as_json: bool) -> int:
-    from chainfl.sim import rundir, selfish_dir
-    from chainfl.sim.simulation import set_up
+def _resume(folder: Path, rounds: int | None, data: str | None, engine: str, shown: _Shown) -> int:
+    from chainfl.sim import selfish_dir
+    from chainfl.sim.open_run import resumed_run
 
     selfish = selfish_dir.read_plan(folder)
     if selfish is not None:
-        return _resume_selfish(folder, selfish, data, as_json)
+        return _resume_selfish(folder, selfish_dir.lengthen(folder, selfish, rounds), data, shown)
     with _engine(engine) as train:
         started = time.perf_counter()
-        plan = rundir.read_plan(folder)
-        blobs = _blobs(folder) if plan.faithful else None
-        simulation = set_up(
-            plan.experiment, data or plan.data, faithful=plan.faithful, store=blobs, engine=train
-        )
-        facts = rundir.restore(folder, simulation)
-        narrate(f"{folder}: {len(facts)} of {plan.experiment.rounds} rounds were played")
-        return _play(simulation, facts, folder, started, as_json, engine, train)
+        opened = resumed_run(folder, data, rounds=rounds, engine=train)
+        narrate(f"{folder}: {len(opened.facts)} of {opened.experiment.rounds} rounds were played")
+        return _play(opened, started, shown, engine, train)
 
 
-def _play(
-    simulation: "Simulation",
-    facts: list["RoundMetrics"],
-    folder: Path | None,
-    started: float,
-    as_json: bool,
-    engine: str,
-    train: "Engine",
-) -> int:
-    from chainfl.sim import rundir
-    from chainfl.sim.run import play, summary
+def _play(opened: "OpenRun", started: float, shown: _Shown, engine: str, train: "Engine") -> int:
+    from chainfl.sim.run import summary
+    from chainfl.sim.terms import outside_bounds
 
-    with _progress(simulation.experiment.rounds, len(facts)) as tick:
-        for one in play(simulation, facts):
-            if folder is not None:
-                rundir.keep(folder, simulation, facts)
+    simulation = opened.simulation
+    experiment = opened.experiment
+    outside = outside_bounds(simulation.net.task.config)
+    if outside is not None:
+        narrate(f"outside the contract's bounds: {outside}")
+    with _progress(experiment.rounds, len(opened.facts)) as tick:
+        for one in opened.rounds(shown.track):
             tick(one)
+    facts = opened.facts
     metrics: dict[str, object] = {
-        "experiment": as_plain(simulation.experiment),
+        "experiment": as_plain(experiment),
         "engine": engine,
+        "outside_bounds": outside,
         "hostile_ids": sorted(simulation.population.adversary.ids),
         **summary(facts),
         "rounds": [one.as_plain() for one in facts],
     }
+    if simulation.experiment.dp is not None:
+        metrics["privacy"] = _privacy(simulation.experiment.dp, len(facts))
     if engine == "ray":
         metrics["worker_pids"] = sorted(getattr(train, "pids", ()))
-    if folder is not None:
-        metrics["run"] = str(folder)
-        metrics["plots"] = _draw(folder, facts, _title(simulation.experiment))
-    answer = report(
-        "simulate", metrics, seed=simulation.experiment.seed, seconds=time.perf_counter() - started
+    if opened.folder is not None:
+        metrics["run"] = str(opened.folder)
+        metrics["plots"] = _draw(opened.folder, facts, _title(experiment))
+    answer = report("simulate", metrics, seed=experiment.seed, seconds=time.perf_counter() - started)
+    return finish(answer, shown.as_json, lambda done: _show(done, facts))
+
+
+def _privacy(dp: str, rounds: int) -> dict[str, object]:
+    """What a participant that trained in every round has spent after each; whoever sat in committees spent less."""
+    from chainfl.learning.privacy import epsilon, parse_privacy
+
+    privacy = parse_privacy(dp)
+    by_round = [epsilon([(privacy.noise, number)], privacy.delta) for number in range(1, rounds + 1)]
+    narrate(
+        f"privacy: epsilon at most {by_round[-1]:.4g} at delta {privacy.delta:g}"
+        if by_round
+        else "no round yet"
     )
-    return finish(answer, as_json, lambda done: _show(done, facts))
+    return {**asdict(privacy), "epsilon_at_most": by_round}
 
 
-def _replay(trace: Path, participants: Path, store: str | None, data: str | None, as_json: bool) -> int:
+def _replay(
+    trace: Path, participants: Path, store: str | None, data: str | None, app: str | None, as_json: bool
+) -> int:
     from chainfl.sim.replay import read_participants, read_trace, replay
 
     started = time.perf_counter()
     told = read_trace(trace, _open(store))
     rounds = []
-    for one in replay(told, read_participants(participants), data):
+    for one in replay(told, read_participants(participants), data, app):
         narrate(
             f"round {one.round}: {one.outcome} {one.model_root} ({'same' if one.same else 'NOT the same'})"
         )
@@ -208,7 +246,7 @@ def _selfish(
     data: str | None,
     folder: Path | None,
     changes: dict[str, Any],
-    as_json: bool,
+    shown: _Shown,
 ) -> int:
     """An experiment of selfish learning; `--rule` names the method."""
     from chainfl.sim import selfish_dir
@@ -219,10 +257,10 @@ def _selfish(
     setup = set_up_selfish(experiment, data)
     if folder is not None:
         selfish_dir.start(folder, selfish_dir.SelfishPlan(experiment, data))
-    return _play_selfish(setup, first_progress(experiment), folder, started, as_json)
+    return _play_selfish(setup, first_progress(experiment), folder, started, shown)
 
 
-def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, as_json: bool) -> int:
+def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, shown: _Shown) -> int:
     from chainfl.sim import selfish_dir
     from chainfl.sim.selfish import set_up_selfish
 
@@ -230,23 +268,27 @@ def _resume_selfish(folder: Path, plan: "SelfishPlan", data: str | None, as_json
     setup = set_up_selfish(plan.experiment, data or plan.data)
     progress = selfish_dir.restore(folder, plan.experiment)
     narrate(f"{folder}: {len(progress.facts)} of {plan.experiment.rounds} rounds were played")
-    return _play_selfish(setup, progress, folder, started, as_json)
+    return _play_selfish(setup, progress, folder, started, shown)
 
 
 def _play_selfish(
-    setup: "SelfishSetup", progress: "SelfishProgress", folder: Path | None, started: float, as_json: bool
+    setup: "SelfishSetup", progress: "SelfishProgress", folder: Path | None, started: float, shown: _Shown
 ) -> int:
     from chainfl.sim import selfish_dir
     from chainfl.sim.selfish import play_selfish
+    from chainfl.tracking import tracked
 
     experiment = setup.experiment
-    for one in play_selfish(setup, progress):
-        if folder is not None:
-            selfish_dir.keep(folder, progress)
-        narrate(
-            f"round {one.round}/{experiment.rounds}: internal accuracy {one.accuracy:.4f}, "
-            f"{one.external} external clients with {one.external_share:.2f} of the model"
-        )
+    name = folder.name if folder is not None else experiment.method
+    with tracked(shown.track, name, asdict(experiment)) as record:
+        for one in play_selfish(setup, progress):
+            if folder is not None:
+                selfish_dir.keep(folder, progress)
+            record(one.round, one.as_plain())
+            narrate(
+                f"round {one.round}/{experiment.rounds}: internal accuracy {one.accuracy:.4f}, "
+                f"{one.external} external clients with {one.external_share:.2f} of the model"
+            )
     facts = progress.facts
     last = [one.accuracy for one in facts[-5:]]
     metrics: dict[str, object] = {
@@ -262,7 +304,7 @@ def _play_selfish(
     answer = report("simulate-selfish", metrics, seed=experiment.seed, seconds=time.perf_counter() - started)
     return finish(
         answer,
-        as_json,
+        shown.as_json,
         lambda _: click.echo(
             f"{experiment.method}: internal accuracy {sum(last) / len(last):.4f} at the end"
         ),
@@ -273,13 +315,6 @@ def _open(store: str | None) -> Any:
     from chainfl.store.address import open_store
 
     return open_store(store) if store is not None else None
-
-
-def _blobs(folder: Path | None) -> Any:
-    from chainfl.sim.rundir import BLOBS
-    from chainfl.store.directory import DirectoryStore
-
-    return DirectoryStore(folder / BLOBS) if folder is not None else None
 
 
 @contextmanager
@@ -307,6 +342,8 @@ def _draw(folder: Path, facts: list["RoundMetrics"], title: str) -> list[str]:
 
 
 def _title(experiment: Experiment) -> str:
+    if experiment.app is not None:
+        return f"{experiment.app}, {experiment.rule}"
     return f"{experiment.model} on {experiment.dataset} ({experiment.partition}), {experiment.rule}"
 
 
@@ -329,9 +366,16 @@ def _progress(rounds: int, done: int) -> Iterator[_Tick]:
 def _say(one: "RoundMetrics") -> str:
     captured = ", committee captured" if one.captured else ""
     return (
-        f"{one.outcome}, accuracy {one.accuracy:.4f}, honest {one.share_honest:.2f}, "
+        f"{one.outcome}, {_quality(one)}, honest {one.share_honest:.2f}, "
         f"hostile {one.share_hostile:.2f}, {one.acting_hostile} of {one.committee} judges hostile{captured}"
     )
+
+
+def _quality(one: "RoundMetrics") -> str:
+    """Accuracy; for an app that counts no correct answers, the loss."""
+    if one.accuracy is not None:
+        return f"accuracy {one.accuracy:.4f}"
+    return "no loss" if one.loss is None else f"loss {one.loss:.4f}"
 
 
 def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
@@ -342,7 +386,7 @@ def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
             (
                 str(one.round),
                 one.outcome,
-                f"{one.accuracy:.4f}",
+                "none" if one.accuracy is None else f"{one.accuracy:.4f}",
                 "none" if one.loss is None else f"{one.loss:.4f}",
                 f"{one.share_honest:.3f}",
                 f"{one.share_hostile:.3f}",
@@ -373,7 +417,7 @@ def _list_presets(as_json: bool) -> int:
         (name, each.dataset, each.partition, each.rule, str(each.participants), f"{each.hostile:g}")
         for name, each in PRESETS.items()
     ] + [
-        (name, each.dataset, each.partition, each.method, str(each.clients), "0")
+        (name, each.dataset, each.partition, each.method, str(each.clients), f"{each.hostile:g}")
         for name, each in SELFISH.items()
     ]
     columns = ("preset", "data set", "partition", "rule", "participants", "hostile")

@@ -1,4 +1,4 @@
-"""`chainfl stake`: put stake behind oneself, pull what was earned, and take the stake out again."""
+"""`chainfl stake`: bond stake to a task, claim what was earned, and take the stake out again."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,22 +10,27 @@ import click
 
 from chainfl.cli.chain_options import (
     Connection,
+    account_options,
+    check_keystore,
     connect,
     key_options,
+    open_own_task,
     open_reader,
     open_sender,
     parse_address,
     parse_ether,
     rpc_options,
     task_options,
+    whose,
 )
 from chainfl.cli.output import finish, in_ether, in_utc, json_option, print_table
-from chainfl.errors import InputError
-from chainfl.report import Report, report
+from chainfl.errors import InputError, ProtocolError
+from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
     from chainfl.chain.contracts import Unbonding
     from chainfl.chain.send import Sender
+    from chainfl.node.privacy import Spent
     from chainfl.types import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,9 +77,10 @@ def staker_options(command: F) -> F:
 def open_staker(
     task: str, rpc_url: str, chain_id: int | None, keystore: Path, password_file: Path | None
 ) -> Staker:
-    """Connect, unlock, and find the task's registry."""
-    connection = connect(rpc_url, chain_id)
+    """Connect, unlock, and find the task's registry; what can be told without a chain is refused before it is asked."""
     address = parse_address(task)
+    check_keystore(keystore)
+    connection = connect(rpc_url, chain_id)
     registry = registry_of(connection, address)
     return Staker(connection, open_sender(connection, keystore, password_file), address, registry)
 
@@ -89,39 +95,60 @@ def registry_of(connection: Connection, task: "Address") -> "Address":
 
 @click.group(epilog="Example: chainfl stake add 10 --task 0x… --keystore key.json")
 def stake() -> None:
-    """Put stake behind an account, and take it out."""
+    """Bond stake to a task, and take it out."""
 
 
 @stake.command(epilog="Example: chainfl stake add 10 --task 0x… --keystore key.json --enrol")
 @click.argument("amount")
 @click.option("--enrol", is_flag=True, help="Enrol in the task too.")
+@click.option(
+    "--admission",
+    type=click.Path(path_type=Path),
+    help="The list of who may join, where the task has one (for --enrol).",
+)
 @staker_options
-def add(amount: str, enrol: bool, as_json: bool, **where: Any) -> int:
+def add(amount: str, enrol: bool, admission: Path | None, as_json: bool, **where: Any) -> int:
     """Deposit AMOUNT ether and bond it to a task."""
-    from chainfl.chain.abi import functions
     from chainfl.chain.contracts import allocate
+    from chainfl.chain.reader import read_config
+    from chainfl.workflows.admission import enrolment_call
 
     wei = parse_ether(amount)
     me = open_staker(**where)
+    least = read_config(me.connection.w3, me.task).min_stake
+    if enrol and me.bonded() + wei < least:
+        raise InputError(
+            f"{in_ether(me.bonded() + wei)} would be bonded, less than this task's minimum of {in_ether(least)}: "
+            f"add {in_ether(least - me.bonded())} or more, or leave --enrol out"
+        )
+    enrolment = enrolment_call(me.connection.w3, me.task, me.sender.address, admission) if enrol else b""
     allocate(me.sender, me.registry, me.task, wei)
     if enrol:
-        me.sender.send(me.task, functions("TrainingTask")["enrol"].call_data())
-    return finish(
-        report("stake-add", {"task": where["task"], "bonded_wei": str(me.bonded())}), as_json, _show
-    )
+        me.sender.send(me.task, enrolment)
+
+    bonded = me.bonded()
+    if bonded < least:
+        narrate(
+            f"warning: below the task's minimum stake of {in_ether(least)} an account is in no draw: "
+            f"add {in_ether(least - bonded)} more"
+        )
+    metrics = {"task": where["task"], "bonded_wei": str(bonded), "min_stake_wei": str(least)}
+    return finish(report("stake-add", metrics), as_json, _show)
 
 
 @stake.command(
     short_help="Show what an account has in a task.",
     epilog="Example: chainfl stake show --task 0x… --keystore key.json",
 )
+@account_options
 @click.option(
-    "--keystore",
+    "--home",
     type=click.Path(path_type=Path),
-    envvar="CHAINFL_KEYSTORE",
-    help="Encrypted key file; it is not opened.",
+    envvar="CHAINFL_HOME",
+    default=Path(".chainfl"),
+    show_default=True,
+    help="Home of its node, where the privacy that --dp has spent is written down.",
 )
-@click.option("--account", help="Address of the account, in place of a keystore.")
 @rpc_options
 @task_options
 @json_option
@@ -132,15 +159,17 @@ def show(
     from_block: int,
     keystore: Path | None,
     account: str | None,
+    home: Path,
     as_json: bool,
 ) -> int:
     """Show an account's part in a task: stake, place, what it earned, what is on its way out. Needs no password."""
     from chainfl.chain.contracts import bonded_stake, free_stake, unbonding
     from chainfl.chain.rpc import outside
     from chainfl.chain.send import checksum
+    from chainfl.node.privacy import spent_in
     from chainfl.protocol.views import earnings
 
-    who = _whose(keystore, account)
+    who = whose(keystore, account)
     connection = connect(rpc_url, chain_id)
     now = open_reader(connection, task, from_block).refresh()
     registry = registry_of(connection, now.address)
@@ -148,6 +177,8 @@ def show(
         balance = connection.w3.eth.get_balance(checksum(who))
     known = now.accounts.get(who)
     waiting = unbonding(connection.w3, registry, now.address, who)
+    keys = [each for each in (who, now.operator_of.get(who)) if each is not None]
+    spent = spent_in(home, now.chain_id, now.address, keys)
     metrics: dict[str, object] = {
         "account": checksum(who),
         "balance_wei": str(balance),
@@ -159,8 +190,9 @@ def show(
         "earned_wei": str(earnings(now, who)),
         "free_wei": str(free_stake(connection.w3, registry, who)),
         "requests": [_plain(each) for each in waiting],
+        "privacy": spent.plain() if spent is not None else None,
     }
-    return finish(report("stake-show", metrics), as_json, lambda answer: _show_part(answer, waiting))
+    return finish(report("stake-show", metrics), as_json, lambda answer: _show_part(answer, waiting, spent))
 
 
 @stake.command(epilog="Example: chainfl stake claim --task 0x… --keystore key.json")
@@ -168,26 +200,19 @@ def show(
 @task_options
 @key_options
 @json_option
-def claim(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
-    keystore: Path,
-    password_file: Path | None,
-    as_json: bool,
-) -> int:
+def claim(task: str, as_json: bool, **where: Any) -> int:
     """Pull all that the account has earned in a task."""
     from chainfl.chain.ledger import ChainLedger
     from chainfl.protocol.views import unclaimed_rounds
 
-    connection = connect(rpc_url, chain_id)
-    sender = open_sender(connection, keystore, password_file)
-    reader = open_reader(connection, task, from_block)
-    rounds = unclaimed_rounds(reader.refresh(), sender.address)
-    ledger = ChainLedger(connection.w3, sender, reader, parse_address(task))
+    own = open_own_task(task, **where)
+    rounds = unclaimed_rounds(own.reader.refresh(), own.sender.address)
+    ledger = ChainLedger(own.connection.w3, own.sender, own.reader, own.address)
+
+    # With no round left the call is made all the same: what was credited before is paid out by it.
     parts = [rounds[first : first + MOST_ROUNDS] for first in range(0, len(rounds), MOST_ROUNDS)]
     claimed = sum(ledger.claim(part) for part in parts or [[]])
+
     metrics = {"task": task, "rounds": rounds, "claimed_wei": str(claimed)}
     return finish(report("stake-claim", metrics), as_json, _show)
 
@@ -223,25 +248,132 @@ def release(request: int | None, as_json: bool, **where: Any) -> int:
 
     me = open_staker(**where)
     now = me.now()
-    ripe = [each.request for each in me.requests() if each.release_at <= now]
-    released = ripe if request is None else [request]
+    waiting = me.requests()
+    released = _ripe(waiting, now) if request is None else [_expect_ripe(waiting, request, now)]
     for number in released:
         free(me.sender, me.registry, me.task, number)
     amount = free_stake(me.connection.w3, me.registry, me.sender.address)
     if amount:
         withdraw(me.sender, me.registry, amount, me.sender.address)
-    metrics = {"task": where["task"], "released": released, "withdrawn_wei": str(amount)}
+    metrics: dict[str, object] = {"task": where["task"], "released": released, "withdrawn_wei": str(amount)}
+    left = [each for each in waiting if each.request not in released]
+    if left:
+        metrics["next_release_at"] = min(each.release_at for each in left)
     return finish(report("stake-release", metrics), as_json, _show)
 
 
-def _whose(keystore: Path | None, account: str | None) -> "Address":
-    from chainfl.chain.keys import address_of
+@stake.group(
+    short_help="Let another key act for your stake.",
+    epilog="Example: chainfl stake operator set 0x… --task 0x… --keystore cold.json",
+)
+def operator() -> None:
+    """Let another key act in rounds: it can neither claim nor take out anything."""
 
-    if account is not None:
-        return parse_address(account)
-    if keystore is None:
-        raise InputError("whose stake? Give --account, --keystore or CHAINFL_KEYSTORE")
-    return address_of(keystore)
+
+@operator.command(
+    "set",
+    short_help="Name the key that acts for your stake.",
+    epilog="Example: chainfl stake operator set 0x… --task 0x… --keystore cold.json",
+)
+@click.argument("address")
+@staker_options
+def set_operator_(address: str, as_json: bool, **where: Any) -> int:
+    """Let the key of ADDRESS enrol and act in rounds of a task for your stake; none: nobody but you.
+
+    The operator accepts with: chainfl node run --owner YOUR-ADDRESS --enrol. It acts from the next draw on, and the one
+    before it until then. What it earns is yours; it cannot claim, deallocate, release or withdraw. It can get your
+    stake slashed, by lies and by silence.
+    """
+    from chainfl.chain.contracts import set_operator
+    from chainfl.codec.text import hex_of
+    from chainfl.protocol.state import NO_ADDRESS
+
+    key = NO_ADDRESS if address == "none" else parse_address(address)
+    me = open_staker(**where)
+    if key == me.sender.address:
+        raise InputError("you act for your own stake already; name another key, or none")
+    set_operator(me.sender, me.registry, me.task, key)
+    metrics = {"task": where["task"], "owner": hex_of(me.sender.address), "operator": _key_text(key)}
+    return finish(report("stake-operator", metrics), as_json, _show_operator)
+
+
+@operator.command(
+    "show",
+    short_help="Show who may act for an account.",
+    epilog="Example: chainfl stake operator show --task 0x… --account 0x…",
+)
+@account_options
+@rpc_options
+@task_options
+@json_option
+def show_operator(
+    rpc_url: str,
+    chain_id: int | None,
+    task: str,
+    from_block: int,
+    keystore: Path | None,
+    account: str | None,
+    as_json: bool,
+) -> int:
+    """Show the key that an owner named, and whether it has accepted and from which round on it acts."""
+    from chainfl.chain.contracts import operator_named
+    from chainfl.codec.text import hex_of
+
+    owner = whose(keystore, account)
+    connection = connect(rpc_url, chain_id)
+    address = parse_address(task)
+    key = operator_named(connection.w3, registry_of(connection, address), address, owner)
+    now = open_reader(connection, task, from_block).refresh()
+    accepted = now.operators[key].since if now.operator_of.get(owner) == key else None
+    metrics = {
+        "task": task,
+        "owner": hex_of(owner),
+        "operator": _key_text(key),
+        "acts_from_round": accepted,
+    }
+    return finish(report("stake-operator", metrics), as_json, _show_operator)
+
+
+def _key_text(key: "Address") -> str | None:
+    from chainfl.codec.text import hex_of
+
+    return hex_of(key) if any(key) else None
+
+
+def _show_operator(answer: Report) -> None:
+    told = answer.metrics
+    if told["operator"] is None:
+        click.echo("operator: none; the owner acts")
+        return
+    click.echo(f"operator: {told['operator']}")
+    since = told.get("acts_from_round")
+    if since is not None:
+        click.echo(f"acts from round {since} on")
+    else:
+        click.echo(f"it accepts with: chainfl node run --owner {told['owner']} --enrol")
+
+
+def _ripe(waiting: list["Unbonding"], now: int) -> list[int]:
+    """The numbers of the requests that have waited long enough."""
+    return [each.request for each in waiting if each.release_at <= now]
+
+
+def _expect_ripe(waiting: list["Unbonding"], number: int, now: int) -> int:
+    """The number itself, if it is a request that has waited long enough.
+
+    Raises:
+        InputError: there is no such request; ProtocolError: it has to wait longer.
+    """
+    known = {each.request: each for each in waiting}
+    if number not in known:
+        there = ", ".join(map(str, sorted(known))) or "none"
+        raise InputError(f"request {number} is not waiting (these are: {there}); see chainfl stake show")
+    at = known[number].release_at
+    if at > now:
+        raise ProtocolError(
+            f"request {number} can be released from {in_utc(at)} on, in {at - now} s: run this again then"
+        )
+    return number
 
 
 def _plain(request: "Unbonding") -> dict[str, object]:
@@ -256,11 +388,13 @@ def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
         if name.endswith("_wei"):
             click.echo(f"{name.removesuffix('_wei')}: {in_ether(value)}")
+        elif name == "next_release_at":
+            click.echo(f"next release: from {in_utc(int(str(value)))} on")
         elif name == "release_at":
             click.echo(f"release: from {in_utc(int(str(value)))} on, with: chainfl stake release")
 
 
-def _show_part(answer: Report, waiting: list["Unbonding"]) -> None:
+def _show_part(answer: Report, waiting: list["Unbonding"], spent: "Spent | None") -> None:
     told = answer.metrics
     rows = {
         "account": str(told["account"]),
@@ -269,9 +403,12 @@ def _show_part(answer: Report, waiting: list["Unbonding"]) -> None:
         "bonded": in_ether(told["bonded_wei"]),
         "earned": in_ether(told["earned_wei"]),
         "free": in_ether(told["free_wei"]),
+        **({"privacy": str(spent)} if spent is not None else {}),
     }
+
     for name, text in rows.items():
         click.echo(f"{name:<9} {text}")
+
     if waiting:
         print_table(
             ("request", "worth", "release from"),

@@ -1,0 +1,122 @@
+"""`chainfl new` and `chainfl app`: learning of one's own, from a template to a rehearsal."""
+
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import click
+
+from chainfl.cli.output import finish, json_option, print_table
+from chainfl.errors import InputError
+from chainfl.report import Report, report
+
+TEMPLATES: Final = ("vision", "text", "tabular", "lora")
+
+
+@click.command(
+    short_help="Start learning of your own.", epilog="Example: chainfl new digits --template vision"
+)
+@click.argument("name", type=click.Path(path_type=Path))
+@click.option(
+    "--template",
+    type=click.Choice(TEMPLATES),
+    default="vision",
+    show_default=True,
+    help="What to start from: pictures, characters, numbers in a table, or adapters of a transformer.",
+)
+@json_option
+def new(name: Path, template: str, as_json: bool) -> int:
+    """Make the folder NAME with an app that runs at once, a test of it, and a README."""
+    if name.exists():
+        raise InputError(f"{name} exists already: give another name")
+
+    source = resources.files("chainfl") / "templates"
+    try:
+        name.mkdir(parents=True)
+        for folder in ("common", template):
+            for file in (source / folder).iterdir():
+                if file.is_file():
+                    text = file.read_text(encoding="utf-8").replace("NAME", str(name))
+                    (name / file.name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        # Half a folder would be in the way of the next try.
+        shutil.rmtree(name, ignore_errors=True)
+        raise InputError(f"{name}: {error.strerror}") from None
+
+    answer = report("new", {"folder": str(name), "template": template, "app": str(name / "app.py")})
+    return finish(answer, as_json, _show_new)
+
+
+def _show_new(answer: Report) -> None:
+    app = answer.metrics["app"]
+    click.echo(f"made {app}, a test of it and a README; next:")
+    click.echo(f"chainfl simulate --app {app} --participants 8 --committee 3 --rounds 3")
+    click.echo(f"chainfl app check {app}")
+
+
+@click.group(epilog="Example: chainfl app check digits/app.py")
+def app() -> None:
+    """Look at learning of your own before it takes part."""
+
+
+@app.command(
+    short_help="Rehearse an app and say what would go wrong.",
+    epilog="Example: chainfl app check digits/app.py",
+)
+@click.argument("file")
+@click.option("--dataset", help="What its data() is given.")
+@click.option("--app-config", help="Values of its config, such as rate=0.01,batch=16.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=256, show_default=True, help="Samples to try it on."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=60, show_default=True,
+    help="How long a call may take.",
+)  # fmt: skip
+@click.option(
+    "--scale",
+    type=click.IntRange(0, 31),
+    default=20,
+    show_default=True,
+    help="Bits after the point on chain.",
+)
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True, help="Threads of torch.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first model."
+)
+@json_option
+def check(
+    file: str,
+    dataset: str | None,
+    app_config: str | None,
+    samples: int,
+    seconds: float,
+    scale: int,
+    threads: int,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Rehearse FILE, or an installed package.module: shapes, numbers, determinism, time, memory.
+
+    Each line is ok, a note, or wrong; what is wrong would fail in a round.
+    """
+    from chainfl.learning.app import load_app
+    from chainfl.learning.appconfig import parse_changes
+    from chainfl.learning.check import WRONG, Trial, check_app
+
+    found = load_app(file, parse_changes(app_config), seed)
+    findings = list(check_app(found, Trial(dataset, samples, seconds, scale, threads)))
+    metrics = {
+        "app": found.name,
+        "digest": found.digest,
+        "findings": [{"check": each.check, "verdict": each.verdict, "text": each.text} for each in findings],
+    }
+    answer = report("app-check", metrics, ok=all(each.verdict != WRONG for each in findings), seed=seed)
+    rows = [(each.check, each.verdict, each.text) for each in findings]
+    return finish(answer, as_json, lambda _: _show_check(found.digest, rows))
+
+
+def _show_check(digest: str, rows: list[tuple[str, str, str]]) -> None:
+    print_table(("check", "verdict", "what was seen"), rows)
+    click.echo(f"digest: {digest}")

@@ -1,0 +1,1 @@
+"""What programs and notebooks use of chainfl (docs/python.md); `import chainfl` names all of it."""
