@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,26 @@ def _require(name: str) -> Path:
     if name in os.environ.get("CHAINFL_REQUIRE", "").split(","):
         pytest.fail(f"{name} not found, and CHAINFL_REQUIRE names it")
     pytest.skip(f"{name} not found")
+
+
+@pytest.fixture(scope="session")
+def require_extra() -> Callable[[str], None]:
+    """Ask for an extra by name: nothing, else a skip, or a failure where CHAINFL_REQUIRE names it."""
+    return _require_extra
+
+
+EXTRAS = {
+    "flower": ("flwr",),
+    "hf": ("peft", "transformers"),
+    "dp": ("opacus",),
+    "onnx": ("onnx", "onnxscript"),
+}
+
+
+def _require_extra(extra: str) -> None:
+    missing = [package for package in EXTRAS[extra] if find_spec(package) is None]
+    if not missing:
+        return
+    if extra in os.environ.get("CHAINFL_REQUIRE", "").split(","):
+        pytest.fail(f"{missing[0]} not found, and CHAINFL_REQUIRE names {extra}")
+    pytest.skip(f"{missing[0]} (extra {extra}) not found")

@@ -29,7 +29,7 @@ from tests.agree.twin import CHAIN_ID, new_twin
 from tests.protocol.scene import SPONSOR, config
 
 DEPTH = os.environ.get("CHAINFL_TEST_DEPTH", "default")
-SEQUENCES = {"fast": 60, "default": 500, "deep": 500}
+SEQUENCES = {"fast": 60, "default": 760, "deep": 760}
 MACHINES = {"fast": 20, "default": 500, "deep": 2_000}
 SEEDS = st.integers(0, 2**32 - 1)
 DEEP_STEPS = 200_000
@@ -62,13 +62,20 @@ def _expect_often(seen: Counter[str]) -> None:
         for name in ("DrawTooEarly", "DrawNotOpen", "BadHeader", "NotAbsent", "StakeLocked", "StillUnbonding")
     ]
     reached += [f"event {name}" for name in ("Absent", "HeadDropped")]
+    reached += [f"operator set in {phase.name}" for phase in Phase if phase is not Phase.ENDED]
+    reached += ["refused NotOperator", "refused OperatorInUse"]
+    reached += ["did enrolAdmitted", "event Admitted", "refused NotAdmitted"]
+    reached += [
+        f"{what} in {phase.name}" for phase in list(Phase)[:7] for what in ("appointed", "internals train")
+    ]
+    reached += ["refused TooManyInternals"]
     reached += ["withheld update"]
     rare = {name: seen[name] for name in reached if seen[name] < OFTEN}
     assert not rare, f"reached less than {OFTEN} times: {rare}"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_contract_and_rules_agree_on_every_answer_and_every_refusal() -> None:
     sequences = SEQUENCES[DEPTH]
 
@@ -141,6 +148,7 @@ def test_contract_and_rules_agree_whatever_a_state_machine_does() -> None:
 def test_contract_and_rules_refuse_the_same_terms() -> None:
     twin, escrow = new_twin(Chain(CHAIN_ID)), 10**17
     wad = 10**18
+    appointed = {"admission_root": b"\x01" * 32, "min_internals": 2, "committee_size": 4}
     bad: list[tuple[str, Rule, dict[str, object]]] = [
         ("dimension", Rule.SOFTMAX, {"dimension": 0}),
         ("dimension", Rule.SOFTMAX, {"dimension": 2**32}),
@@ -167,6 +175,14 @@ def test_contract_and_rules_refuse_the_same_terms() -> None:
         ("beta", Rule.SOFTMAX, {"beta": 10**21 + 1}),
         ("keep", Rule.COMMITTEE_FAR, {"keep": 0}),
         ("keep", Rule.COMMITTEE_FAR, {"keep": wad + 1}),
+        ("committeeSize", Rule.SOFTMAX, {**appointed, "committee_size": 1, "min_internals": 2}),
+        ("committeeSize", Rule.SOFTMAX, {**appointed, "committee_size": 46}),
+        ("minInternals", Rule.SOFTMAX, {**appointed, "min_internals": 1}),
+        ("minInternals", Rule.SOFTMAX, {**appointed, "min_internals": 5}),
+        ("minInternals", Rule.SOFTMAX, {**appointed, "admission_root": bytes(32)}),
+        ("minInternals", Rule.COMMITTEE_NEAR, {**appointed, "committee_size": 3}),
+        ("internalsTrain", Rule.SOFTMAX, {"internals_train": True}),
+        ("internalsTrain", Rule.SOFTMAX, {**appointed, "internals_train": True, "max_updates": 4}),
         ("redrawEvery", Rule.SOFTMAX, {"redraw_every": 0}),
         ("rounds", Rule.SOFTMAX, {"rounds": 0}),
         ("target", Rule.SOFTMAX, {"target": 2**128 - 1}),

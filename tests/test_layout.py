@@ -5,6 +5,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from chainfl import DISTRIBUTION
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
+PACKED_PART = 0.15
+"""Of the functions of 15 lines or more: how many may be one unbroken run of lines, such as a single table."""
 
 
 def distribution(requirement: str) -> str:
@@ -111,3 +114,93 @@ def test_the_map_of_folders_in_the_readme_is_true() -> None:
 
     assert len(named) >= 8
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+# How the code is laid out
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A function's body without its docstring."""
+
+    where: str
+    is_public: bool
+    has_docstring: bool
+    lines: int
+    breathes: bool
+
+
+def bodies(path: Path) -> Iterator[Body]:
+    """Every function of a file; public are those of a module or a public class that have no underscore."""
+    text = path.read_text()
+    lines = text.splitlines()
+
+    def visit(node: ast.AST, is_open: bool) -> Iterator[Body]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield body_of(child, is_open and not child.name.startswith("_"))
+                yield from visit(child, False)
+            elif isinstance(child, ast.ClassDef):
+                yield from visit(child, is_open and not child.name.startswith("_"))
+            else:
+                yield from visit(child, is_open)
+
+    def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef, is_public: bool) -> Body:
+        documented = ast.get_docstring(node) is not None
+        steps = node.body[1:] if documented else node.body
+        inside = lines[steps[0].lineno - 1 : node.end_lineno] if steps else []
+        full = [line for line in inside if line.strip()]
+        where = f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        return Body(where, is_public, documented, len(full), len(full) < len(inside))
+
+    yield from visit(ast.parse(text), True)
+
+
+@pytest.fixture(scope="module")
+def functions() -> list[Body]:
+    return [body for path in python_files("chainfl", "services", "scripts") for body in bodies(path)]
+
+
+def test_public_functions_have_a_docstring(functions: list[Body]) -> None:
+    assert [body.where for body in functions if body.is_public and not body.has_docstring] == []
+
+
+def test_functions_are_short(functions: list[Body]) -> None:
+    sizes = sorted(body.lines for body in functions)
+
+    assert sizes[len(sizes) // 2] <= 6
+    assert sizes[len(sizes) * 9 // 10] <= 18
+
+
+def test_most_long_functions_have_blank_lines_between_their_steps(functions: list[Body]) -> None:
+    long = [body for body in functions if body.lines >= 15]
+    packed = [body.where for body in long if not body.breathes]
+
+    assert len(packed) <= len(long) * PACKED_PART, packed
+
+
+@pytest.mark.parametrize(("package", "percent"), [("node", 1.5), ("roles", 1.5), ("api", 1.0)])
+def test_comments_stand_where_a_reader_would_stop(package: str, percent: float) -> None:
+    texts = (path.read_text() for path in python_files(f"chainfl/{package}"))
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    comments = [line for line in lines if line.startswith("#")]
+
+    assert 100 * len(comments) >= percent * len(lines)
+
+
+def test_no_file_is_longer_than_450_lines() -> None:
+    long = {
+        path.relative_to(ROOT).as_posix()
+        for path in python_files("chainfl", "services", "scripts")
+        if len(path.read_text().splitlines()) > 450
+    }
+
+    assert long == set()
+
+
+def test_more_than_half_of_the_main_interface_is_documentation() -> None:
+    text = (ROOT / "contracts" / "src" / "interfaces" / "ITrainingTask.sol").read_text()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    documented = [line for line in lines if line.startswith(("///", "/**", "*"))]
+
+    assert len(documented) >= 0.55 * len(lines)

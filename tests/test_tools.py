@@ -1,3 +1,4 @@
+import json
 import os
 import platform
 import subprocess
@@ -75,16 +76,47 @@ def test_a_file_that_cannot_be_run_is_no_program(monkeypatch: pytest.MonkeyPatch
     assert tools.find("geth") is None
 
 
-def test_the_npm_shim_on_the_path_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shim = program(tmp_path / "node_modules" / "@foundry-rs" / "anvil" / "bin.mjs")
-    bin_folder = tmp_path / "node_modules" / ".bin"
-    bin_folder.mkdir()
-    (bin_folder / "anvil").symlink_to(shim)
+def shim_of(modules: Path, name: str) -> Path:
+    """A folder for PATH with the command that npm puts there for one of its foundry packages."""
+    shim = program(modules / "@foundry-rs" / name / "bin.mjs")
+    folder = modules / ".bin"
+    folder.mkdir()
+    (folder / name).symlink_to(shim)
+    return folder
+
+
+def test_an_npm_shim_without_a_binary_for_this_system_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shims = shim_of(tmp_path / "node_modules", "anvil")
     native = program(tmp_path / "native" / "anvil")
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (bin_folder, native.parent))))
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (shims, native.parent))))
 
     assert tools.find("anvil") == native
+
+
+@pytest.mark.parametrize("inside", ["", "@foundry-rs/anvil/node_modules/"], ids=["beside", "inside"])
+def test_an_npm_shim_on_the_path_leads_to_its_native_binary(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inside: str
+) -> None:
+    modules = tmp_path / "node_modules"
+    shims = shim_of(modules, "anvil")
+    tag = tools.platform_tag(platform.system(), platform.machine())
+    native = program(modules / f"{inside}@foundry-rs/anvil-{tag}/bin/anvil")
+    monkeypatch.setattr(tools, "checkout", lambda: None)
+    monkeypatch.setenv("PATH", str(shims))
+
+    assert tools.find("anvil") == native
+
+
+def test_the_line_that_installs_anvil_names_the_version_that_the_tests_use() -> None:
+    pinned = json.loads((tools.checkout() or Path()).joinpath("contracts/package.json").read_text())
+
+    assert f"npm install -g @foundry-rs/anvil@{tools.FOUNDRY} " in tools.TOOLS["anvil"].remedy
+    assert {**pinned.get("dependencies", {}), **pinned.get("devDependencies", {})}[
+        "@foundry-rs/anvil"
+    ] == tools.FOUNDRY
 
 
 def test_an_unknown_tool_lists_the_known_ones() -> None:

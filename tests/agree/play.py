@@ -1,7 +1,7 @@
 """Random play: honest, silent, lying, premature, repeated and foreign actions, from one seed, on a `Twin`."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 from typing import Final
@@ -9,18 +9,22 @@ from typing import Final
 import numpy as np
 
 from chainfl.codec import merkle
+from chainfl.codec.admission import ANYONE, Entry
 from chainfl.codec.commitments import commitment, finder_note, validator_payload, worker_payload
 from chainfl.codec.scores import Scores, encode_scores, unavailable
 from chainfl.codec.vector import Vector
+from chainfl.protocol.admission import NO_LIST, Admission, admit, list_root
 from chainfl.protocol.combine import combine, combine_ranks
 from chainfl.protocol.enrolment import MOST_MISSED, is_absent, unbonding_seconds
-from chainfl.protocol.events import Absent, Silent
+from chainfl.protocol.events import Absent, OperatorSet, Silent
+from chainfl.protocol.operators import acts_for, senders_of
 from chainfl.protocol.proof import Evidence, Leaf, gather
 from chainfl.protocol.shares import equal, head_share
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
+from chainfl.protocol.terms import needed_accounts
 from chainfl.protocol.views import claim_of, ordered_roots, revealed_vectors, trains
-from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Rule, Statistic, TaskConfig
+from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Role, Rule, Statistic, TaskConfig
 from tests.agree.twin import CHAIN_ID, Twin
 from tests.protocol.scene import HEAD, REACH, SPONSOR, STRANGER, D, address, config, header_of, vector
 
@@ -29,6 +33,8 @@ STEPS: Final = 200
 FIRST: Final = 0x1000
 """Participants live above the precompiled contracts, which refuse ether."""
 _POOL: Final = 24
+_Moment = tuple[Address, int, Address]
+"""A task, a round and a sender."""
 
 
 @cache
@@ -65,6 +71,10 @@ class Play:
     lies: dict[Digest, int] = field(default_factory=dict)
     lazy: frozenset[Address] = frozenset()
     """Who never commits an update."""
+    lists: dict[Address, list[Entry]] = field(default_factory=dict)
+    """Who may join a task; empty: everybody."""
+    keys: list[Address] = field(default_factory=list)
+    """Operators' keys: fewer than people, so that some are wanted by two."""
 
     # Scene
 
@@ -72,19 +82,79 @@ class Play:
         """Create the tasks and enrol (nearly) everybody."""
         self.lazy = frozenset(self.random.sample(self.people, self.random.choice([0, 2, 3])))
         for _ in range(2 if self.random.random() < 0.1 else 1):
-            terms = random_terms(self.random)
+            entries = random_list(self.random, self.people)
+            terms = random_terms(self.random, entries)
             escrow = self.random.choice([terms.rounds * terms.caller_fee * 12, 10**17, 3 * 10**17 + 7])
             task = self.twin.create_task(SPONSOR, terms, escrow)
             if task is None:
                 continue
             self.tasks.append(task)
+            self.lists[task] = entries
             if self.random.random() < 0.1:
                 self.twin.draw(STRANGER, task)
-            needed = terms.committee_size + terms.min_updates + (0 if terms.rule.is_elected else 1)
+            needed = needed_accounts(terms, terms.committee_size)
             for who in self.people[: needed + self.random.choice([0, 1, 2, 4])]:
                 stake = terms.min_stake * self.random.choice([1, 1, 2, 7]) + self.random.choice([0, 1, 12345])
                 self.twin.allocate(who, task, stake, stake)
-                self.twin.enrol(who, task)
+                if self.random.random() < 0.15:
+                    self.hire(task, who)
+                else:
+                    self.enrol(task, who)
+
+    # Admission
+
+    def enrol(self, task: Address, who: Address) -> None:
+        """Take part with what the list asks for; sometimes with nothing, or with what is somebody else's."""
+        if not self._is_admitted(task, who, who):
+            self.twin.enrol(who, task)
+
+    def _is_admitted(self, task: Address, sender: Address, who: Address) -> bool:
+        """Enrol with a proof where there is a list; answers whether that was taken."""
+        entries = self.lists.get(task, [])
+        choice = self.random.random()
+        if not entries or choice < 0.1:
+            return False
+        shown = admit(entries, self.random.choice(entries)[0] if choice < 0.2 else who)
+        if shown is None:
+            return False
+        if choice > 0.97:
+            shown = Admission(Role(3 - shown.role), shown.proof)
+        return self.twin.enrol_admitted(sender, task, who, shown) is None
+
+    # Operators
+
+    def hire(self, task: Address, who: Address) -> None:
+        """Name an operator, who accepts."""
+        key = self.random.choice(self.keys)
+        self.twin.set_operator(who, task, key)
+        if self._is_admitted(task, key, who):
+            return
+        if self.twin.enrol_for(key, task, who) is not None:
+            self.enrol(task, who)
+
+    def change_operator(self, task: Address) -> None:
+        """Somebody names another operator, none, or one that is not free; somebody accepts who may or may not."""
+        who = self.random.choice([*self.people, STRANGER])
+        bound = self.task(task).operator_of.get(who)
+        choice = self.random.random()
+        key = self.random.choice(self.keys)
+        if choice < 0.3 and bound is not None:
+            self.twin.set_operator(who, task, Address(bytes(20)))
+            key = bound if self.random.random() < 0.3 else key
+        elif choice < 0.4:
+            key = self.random.choice(self.people)
+        elif choice < 0.45:
+            self.twin.set_operator(who, Address(b"\x33" * 20), key)
+        if self.random.random() < 0.9:
+            self.twin.set_operator(who, task, key)
+        if self.random.random() < 0.9:
+            self._is_admitted(task, key, who)
+            self.twin.enrol_for(key, task, who)
+
+    def hand(self, task: Address, who: Address) -> Address:
+        """Who acts for a participant: mostly its operator, if it has one."""
+        senders = senders_of(self.task(task), who)
+        return senders[-1] if self.random.random() < 0.9 else senders[0]
 
     def run(self) -> None:
         """Play until the steps are used up or all tasks have ended."""
@@ -110,7 +180,12 @@ class Play:
 
     def _note(self, task: Address) -> None:
         round_ = self.task(task).round
+        config = self.task(task).config
         self.twin.seen[f"phase {round_.phase.name}"] += 1
+        if config.is_appointed:
+            self.twin.seen[f"appointed in {round_.phase.name}"] += 1
+        if config.internals_train:
+            self.twin.seen[f"internals train in {round_.phase.name}"] += 1
         self.twin.seen[f"rule {self.task(task).config.rule.name} in {round_.phase.name}"] += 1
         if round_.attempt > 1:
             self.twin.seen[f"attempt {round_.attempt}"] += 1
@@ -178,11 +253,15 @@ class Play:
         }
         before = (round_.number, round_.attempt, round_.phase)
         log = len(self.twin.world.log)
+        if self.random.random() < 0.25:
+            self.change_operator(task)
         steps[round_.phase](task, zeal)
         after = self.task(task).round
         assert (after.number, after.attempt, after.phase) >= before
         for _, event in self.twin.world.log[log:]:
             self.twin.seen[f"event {type(event).__name__}"] += 1
+            if isinstance(event, OperatorSet):
+                self.twin.seen[f"operator set in {before[2].name}"] += 1
             if isinstance(event, Absent) and event.times == MOST_MISSED:
                 self.twin.seen["put out"] += 1
             if isinstance(event, Silent) and event.phase is Phase.TALLY and event.id in round_.order:
@@ -200,11 +279,12 @@ class Play:
             if self.random.random() < 0.12:
                 self.wild(task)
             if self.random.random() < zeal:
-                act(who)
+                act(self.hand(task, who))
 
     def _leave(self, task: Address) -> None:
         """Advance, early if that is possible, else when the deadline has passed."""
-        number, caller = self.task(task).round.number, self.random.choice([STRANGER, *self.people])
+        number = self.task(task).round.number
+        caller = self.random.choice([STRANGER, *self.people, *self.keys])
         if self.random.random() < 0.3:
             self.wild(task)
         if self.task(task).round.number != number:
@@ -240,7 +320,7 @@ class Play:
             self.twin.allocate(who, task, 2 * least, 2 * least)
         account = ours.accounts.get(who)
         if account is None or not account.is_enrolled:
-            self.twin.enrol(who, task)
+            self.enrol(task, who)
         else:
             self.twin.apply_change(STRANGER, task, who)
 
@@ -291,8 +371,17 @@ class Play:
         if self.random.random() < 0.9:
             self.note_absent(task)
         actors = [self.who(task, id_) for id_ in ours.round.updates]
-        self._each(task, zeal, actors, lambda who: self.reveal(task, who))
+        self._each(
+            task, zeal, actors, lambda who: self.reveal(task, self._committer(task, who, self.updates))
+        )
         self._leave(task)
+
+    def _committer(self, task: Address, sender: Address, kept: Mapping[_Moment, object]) -> Address:
+        """Whoever committed for the sender's account: mostly the same key must open."""
+        ours = self.task(task)
+        senders = senders_of(ours, acts_for(ours, sender))
+        known = [each for each in senders if (task, ours.round.number, each) in kept]
+        return known[0] if known and self.random.random() < 0.95 else sender
 
     def reveal(self, task: Address, who: Address) -> None:
         """Open an update."""
@@ -343,7 +432,12 @@ class Play:
     def _tally(self, task: Address, zeal: float) -> None:
         committee = [self.who(task, id_) for id_ in self.task(task).round.committee]
         number = self.task(task).round.number
-        self._each(task, max(zeal, 0.5), committee, lambda who: self.reveal_scores(task, who))
+        self._each(
+            task,
+            max(zeal, 0.5),
+            committee,
+            lambda who: self.reveal_scores(task, self._committer(task, who, self.scores)),
+        )
         caller = self.random.choice([STRANGER, *self.people])
         vectors = revealed_vectors(self.task(task))
         if self.random.random() < 0.1 and vectors:
@@ -372,7 +466,7 @@ class Play:
         if self.random.random() < 0.1:
             self.wild(task)
         if self.random.random() < zeal:
-            self.propose(task, self.who(task, round_.proposer))
+            self.propose(task, self.hand(task, self.who(task, round_.proposer)))
         if self.task(task).round.phase is Phase.PROPOSE:
             self._leave(task)
 
@@ -432,7 +526,7 @@ class Play:
         if self.task(task).elected and self.random.random() < 0.7:
             self._each(task, 0.6, self.people, lambda who: self._go(task, who))
         if self.random.random() < 0.75:
-            self.prove(task, self.random.choice([STRANGER, *self.people]))
+            self.prove(task, self.random.choice([STRANGER, *self.people, *self.keys]))
         if self.task(task).round.phase is Phase.CHALLENGE and self.task(task).round.attempt == attempt:
             self._leave(task)
 
@@ -496,7 +590,7 @@ class Play:
     def wild(self, task: Address) -> None:
         """One action at a wrong time, by a wrong sender or with wrong values; some happen to be right."""
         twin, random, ours = self.twin, self.random, self.task(task)
-        who = random.choice([STRANGER, SPONSOR, *self.people, *self.people])
+        who = random.choice([STRANGER, SPONSOR, *self.people, *self.people, *self.keys])
         least = ours.config.min_stake
         number = ours.round.number + random.choice([0, 0, 0, 0, 1, -1])
         attempt = max(0, ours.round.attempt + random.choice([0, 0, 0, 1, -1]))
@@ -514,6 +608,9 @@ class Play:
             lambda: twin.release(who, task, random.randrange(max(1, allocation.requests + 1))),
             lambda: twin.withdraw(who, random.choice([0, 1, twin.world.registry.free.get(who, 0)])),
             lambda: twin.enrol(who, task),
+            lambda: self.enrol(task, who),
+            lambda: self.change_operator(task),
+            lambda: twin.enrol_for(who, task, random.choice(self.people)),
             lambda: twin.leave(who, task),
             lambda: twin.apply_change(STRANGER, task, who),
             lambda: twin.apply_change(STRANGER, task, who),
@@ -542,8 +639,35 @@ class Play:
         random.choice(acts)()
 
 
-def random_terms(random: Random) -> TaskConfig:
-    """Terms of a small task: every rule, both statistics, limits that bind."""
+def random_list(random: Random, people: Sequence[Address]) -> list[Entry]:
+    """Mostly nobody, so that everybody may join; else nearly everybody in some role, sometimes everybody at once."""
+    if random.random() < 0.6:
+        return []
+    named = [who for who in people if random.random() < 0.95] or list(people)
+    first = random.choice([0, 2, 2, 3, 3, 4, 5])
+    entries = [(who, Role.INTERNAL if who in people[:first] else Role.PARTICIPANT) for who in named]
+    return [*entries, (ANYONE, Role.PARTICIPANT)] if random.random() < 0.2 else entries
+
+
+def random_terms(random: Random, entries: Sequence[Entry] = ()) -> TaskConfig:
+    """Terms of a small task: every rule, both statistics, limits that bind, committees drawn and appointed."""
+    terms = _random_terms(random, entries)
+    internals = sum(role is Role.INTERNAL for _, role in entries)
+    if internals < 2 or terms.rule.is_elected or random.random() < 0.15:
+        return terms
+
+    size = max(2, internals - random.choice([0, 1]))
+    trains = random.random() < 0.6
+    return replace(
+        terms,
+        committee_size=size,
+        min_internals=random.choice([2, size]),
+        internals_train=trains,
+        max_updates=max(terms.max_updates, size + random.choice([1, 3])) if trains else terms.max_updates,
+    )
+
+
+def _random_terms(random: Random, entries: Sequence[Entry]) -> TaskConfig:
     rule = random.choice(list(Rule))
     size = 5 if random.random() < 0.2 else 3
     least = {Rule.FEDROB: 3, Rule.KRUM: 5, Rule.MULTI_KRUM: 5}.get(rule, size if rule.is_elected else 2)
@@ -565,12 +689,15 @@ def random_terms(random: Random) -> TaskConfig:
         dev_cap=random.choice([0, 10**15, WAD, 2**128 - 1]),
         committee_part=random.choice([0, 3 * WAD // 10]),
         finder_part=random.choice([0, WAD // 5]),
+        admission_root=list_root(entries) if entries else NO_LIST,
     )
 
 
 def new_play(twin: Twin, seed: int) -> Play:
     """Sixteen people before anything has happened."""
-    return Play(twin, Random(seed), [address(FIRST + number) for number in range(16)])
+    people = [address(FIRST + number) for number in range(16)]
+    keys = [address(2 * FIRST + number) for number in range(5)]
+    return Play(twin, Random(seed), people, keys=keys)
 
 
 def play(twin: Twin, seed: int) -> None:

@@ -10,8 +10,11 @@ from chainfl.codec.commitments import keccak256
 from tests.agree import mirror
 from tests.agree.evm import text
 from tests.agree.mirror import Mirror
+from tests.protocol import test_admission as admission
+from tests.protocol import test_appointed as appointed
 from tests.protocol import test_attacks as attacks
 from tests.protocol import test_attacks_on_availability as availability
+from tests.protocol import test_attacks_on_operators as operators
 from tests.protocol.scene import STRANGER, header_of
 
 pytestmark = pytest.mark.slow
@@ -20,12 +23,12 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def _in_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenes of this module's tests act on rules and bytecode."""
-    for module in (attacks, availability):
+    for module in (admission, appointed, attacks, availability, operators):
         monkeypatch.setattr(module, "scene", mirror.scene)
         monkeypatch.setattr(module, "address", mirror.address)
 
 
-for _module in (attacks, availability):
+for _module in (admission, appointed, attacks, availability, operators):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
 
 

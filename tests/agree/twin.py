@@ -9,6 +9,7 @@ from typing import Any, Final
 from chainfl.artifacts import load
 from chainfl.chain.abi import decode_log, decode_revert, functions
 from chainfl.codec.commitments import keccak256, roots_hash
+from chainfl.protocol.admission import Admission
 from chainfl.protocol.enrolment import unbonding_seconds
 from chainfl.protocol.errors import BadProofError, RuleError
 from chainfl.protocol.events import Event
@@ -16,9 +17,9 @@ from chainfl.protocol.proof import Evidence
 from chainfl.protocol.rewards import round_budget
 from chainfl.protocol.state import Call, Round, Task
 from chainfl.protocol.terms import Floors
-from chainfl.protocol.views import earnings, ordered_roots
+from chainfl.protocol.views import earnings, internals, ordered_roots
 from chainfl.protocol.world import World
-from chainfl.types import Address, Digest, Id, Phase, Rule, TaskConfig
+from chainfl.types import Address, Digest, Id, Phase, Role, Rule, TaskConfig
 from tests.agree.evm import Answer, Chain, Word, dynamic, packed, static
 from tests.protocol.scene import REACH, header_of
 
@@ -111,11 +112,38 @@ class Twin:
             sender, "withdraw", (amount, sender), lambda call: self.world.withdraw(call, amount, sender)
         )
 
+    def set_operator(self, sender: Address, task: Address, operator: Address) -> str | None:
+        """Name who may act for the sender's stake."""
+        return self.registry_call(
+            sender,
+            "setOperator",
+            (task, operator),
+            lambda call: self.world.set_operator(call, task, operator),
+        )
+
     # Task
+
+    def enrol_for(self, sender: Address, task: Address, owner: Address) -> str | None:
+        """Act for an owner who named the sender."""
+        return self._task(
+            sender, task, "enrolFor", (owner,), lambda call: self.world.enrol_for(call, task, owner)
+        )
 
     def enrol(self, sender: Address, task: Address) -> str | None:
         """Take part."""
         return self._task(sender, task, "enrol", (), lambda call: self.world.enrol(call, task))
+
+    def enrol_admitted(
+        self, sender: Address, task: Address, owner: Address, admission: Admission
+    ) -> str | None:
+        """Take part in a task that has a list of who may join."""
+        return self._task(
+            sender,
+            task,
+            "enrolAdmitted",
+            (owner, admission.role, list(admission.proof)),
+            lambda call: self.world.enrol_admitted(call, task, owner, admission),
+        )
 
     def leave(self, sender: Address, task: Address) -> str | None:
         """Take no part."""
@@ -363,6 +391,7 @@ class Twin:
             "accountCount": static([len(ours.addresses)]),
             "eligible": static([ours.eligible]),
             "totalWeight": static([ours.total_weight]),
+            "internals": dynamic(internals(ours) if ours.config.is_appointed else ()),
             "committee": dynamic(round_.committee),
             "proposers": dynamic(round_.drawn.proposers if round_.drawn else ()),
             "workers": dynamic((round_.drawn.workers or ()) if round_.drawn else ()),
@@ -380,6 +409,9 @@ class Twin:
             self._expect(task, name, value)
         for address in ours.addresses:
             self._compare_account(ours, address)
+        for key, operator in ours.operators.items():
+            told = (operator.owner, operator.since, operator.until)
+            self._expect(task, "operates", static(told), key)
         assert self.chain.balance(task) == self.world.balances[task] == ours.escrow + ours.owed
         assert self.chain.balance(self.registry) == self.world.registry.held()
         burned = static([self.world.registry.burned])
@@ -395,7 +427,8 @@ class Twin:
     def _compare_account(self, ours: Task, address: Address) -> None:
         account, task = ours.accounts[address], ours.address
         told = (account.id, account.weight, account.active_from, account.is_enrolled, account.missed)
-        self._expect(task, "account", static([*told, ours.credits.get(address, 0)]), address)
+        role = ours.roles.get(address, Role.NONE)
+        self._expect(task, "account", static([*told, ours.credits.get(address, 0), role]), address)
         self._expect(task, "update", static(_update(ours, account.id)), account.id)
         self._expect(task, "scoresOf", static(_scores(ours.round, account.id)), account.id)
         self._expect(task, "isLocked", static([self.world.is_locked(task, address)]), address)

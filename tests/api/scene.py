@@ -11,7 +11,7 @@ from chainfl.api.app import create_app
 from chainfl.api.follower import Follower
 from chainfl.api.settings import ApiSettings
 from chainfl.api.source import EventSource
-from chainfl.audit.challenge import find_lie
+from chainfl.audit.challenge import find_lie, note_lie
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
 from chainfl.protocol.events import Drawn, UpdateRevealed
@@ -48,9 +48,9 @@ class Scene:
         return "0x" + self.net.ledger.address.hex()
 
 
-def scene(rule: Rule = Rule.SOFTMAX, participants: int = 12, rounds: int = 6) -> Scene:
-    """A fresh task, everybody enrolled."""
-    net = network(rule, participants, rounds)
+def scene(rule: Rule = Rule.SOFTMAX, participants: int = 12, rounds: int = 6, internals: int = 0) -> Scene:
+    """A fresh task, everybody enrolled; the first so many are an appointed committee that trains."""
+    net = network(rule, participants, rounds, internals=internals)
     return Scene(net, MemorySource(net.chain))
 
 
@@ -60,8 +60,11 @@ def play_plain(net: Network) -> None:
     _finish(net)
 
 
-def play_lie(net: Network) -> None:
-    """A round whose first proposer lies, is attested by one validator, proven wrong and replaced."""
+def play_lie(net: Network, finder: Address | None = None) -> None:
+    """A round whose first proposer lies, is attested by one validator, proven wrong and replaced.
+
+    Without a finder a stranger proves it without a note, and the finder's part is burned.
+    """
     _play_to_proposal(net)
     proposer = net.task.by_id(net.task.round.proposer).address
     propose(net.participants[proposer], tampered)
@@ -69,7 +72,10 @@ def play_lie(net: Network) -> None:
     _attest_blindly(net, net.task.by_id(liar).address)
     lie = find_lie(net.store, net.task)
     assert lie is not None
-    net.ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, bytes(32))
+    ledger = net.ledger if finder is None else net.participants[finder].ledger
+    if finder is not None:
+        note_lie(ledger, net.task, lie, bytes(32))
+    ledger.prove(lie.round, lie.attempt, lie.position, lie.evidence, bytes(32))
     _finish(net)
 
 

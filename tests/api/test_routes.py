@@ -1,11 +1,19 @@
 """What the API answers about a history with a lie, a Void, silence and an open round."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
 
 from chainfl.api import schemas
+from chainfl.api.settings import ApiSettings
 from chainfl.codec import merkle
-from tests.api.scene import LIE_AT, Scene
+from chainfl.codec.cid import Cid
+from chainfl.sim.memory import MemoryStore
+from chainfl.workflows.model import statement_path, verify_model
+from tests.api.scene import LIE_AT, Scene, client_of, play_lie, play_plain, scene
+from tests.protocol.scene import address
 
 LIAR, ACCOMPLICE = 3, 10
 
@@ -16,6 +24,12 @@ def get(client: TestClient, path: str) -> dict[str, object]:
     found = answer.json()
     assert isinstance(found, dict)
     return found
+
+
+def rows_of(page: dict[str, object]) -> list[dict[str, Any]]:
+    items = page["items"]
+    assert isinstance(items, list)
+    return items
 
 
 def block(client: TestClient, number: int) -> schemas.Block:
@@ -170,6 +184,36 @@ def test_evidence_leads_to_the_roots_and_shows_the_wrong_parameter(client: TestC
         merkle.verify(bytes.fromhex(path.root[2:]), lying.depth, leaf, bytes.fromhex(path.leaf[2:]), siblings)
 
 
+def test_a_final_rounds_model_is_a_file_with_its_statement(
+    client: TestClient, made: Scene, tmp_path: Path
+) -> None:
+    answer = client.get("/blocks/1/2/model.safetensors")
+    out = tmp_path / "round-2.safetensors"
+    out.write_bytes(answer.content)
+    statement_path(out).write_bytes(client.get("/blocks/1/2/model.safetensors.intoto.json").content)
+
+    done = verify_model(out)
+    model_root = block(client, 2).model_root
+    last = (
+        schemas.Page[schemas.EventRow].model_validate(get(client, "/tasks/1/events?round=2&limit=500")).items
+    )
+
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == 'attachment; filename="round-2.safetensors"'
+    assert "0x" + done.file.about.root.hex() == model_root
+    assert "0x" + done.file.about.task.hex() == made.task
+    assert done.statement is not None
+    assert done.statement.told["block"]["hash"] == last[-1].block_hash
+
+
+def test_a_round_that_made_no_model_has_no_file(client: TestClient) -> None:
+    for number in (4, 6):
+        answer = client.get(f"/blocks/1/{number}/model.safetensors")
+
+        assert answer.status_code == 404
+        assert "made no model" in answer.json()["detail"]
+
+
 def test_pages_follow_one_another_without_gap_or_repeat(client: TestClient) -> None:
     whole = client.get("/tasks/1/events?limit=500").json()["items"]
     found: list[object] = []
@@ -273,3 +317,88 @@ def test_the_openapi_document_has_examples_and_problems(client: TestClient) -> N
             has_example = "examples" in parameter or "example" in parameter or "enum" in str(parameter)
             assert has_example or "examples" in parameter["schema"] or "pattern" in str(parameter), path
         assert "application/problem+json" in str(described["responses"]), path
+
+
+def test_what_a_finder_gets_for_a_proven_lie_is_part_of_what_it_earned(tmp_path: Path) -> None:
+    noted = scene()
+    finder = address(12)
+    play_plain(noted.net)
+    play_lie(noted.net, finder)
+    with client_of(noted, tmp_path) as client:
+        name = "0x" + finder.hex()
+        rewards = rows_of(get(client, f"/tasks/1/rewards?account={name}"))
+        bounty = [row for row in rewards if row["kind"] == "finder"]
+        slashed = rows_of(get(client, "/tasks/1/slashes?kind=lie"))
+
+        assert len(bounty) == len(slashed) == 2
+        total = sum(int(row["amount"]) for row in bounty)
+        assert total == sum(int(row["to_finder"]) for row in slashed) > 0
+
+        one = schemas.Participant.model_validate(get(client, f"/tasks/1/participants/{name}"))
+        parts = rows_of(get(client, f"/tasks/1/participants/{name}/rounds"))
+        assert int(one.earned) == sum(int(row["amount"]) for row in rewards)
+        assert int(one.earned) == sum(int(part["earned"]) for part in parts)
+        assert "finder" in parts[-1]["roles"]
+
+        # A liar's stake is not paid by the task.
+        played = schemas.RoundSummary.model_validate(rows_of(get(client, "/tasks/1/rounds"))[1])
+        others = rows_of(get(client, "/tasks/1/rewards?round=2&limit=500"))
+        assert int(played.paid) == sum(
+            int(row["amount"]) for row in others if row["kind"] not in ("finder", "caller")
+        )
+
+
+def test_the_manifest_says_what_a_task_trains(client: TestClient) -> None:
+    found = schemas.Manifest.model_validate(get(client, "/tasks/1/manifest"))
+
+    assert (found.model, found.dataset, found.digest) == ("quadratic", "points", None)
+    assert (found.settings["learning_rate"], found.settings["batch"]) == ("0.5", "1")
+    assert [(one.name, one.shape, one.first) for one in found.tensors] == [("w", [200], 0)]
+    assert get(client, "/tasks/1/manifest") == found.model_dump()
+
+
+def test_a_manifest_that_nobody_has_is_said_to_be_missing(tmp_path: Path) -> None:
+    made = scene()
+    play_plain(made.net)
+    assert isinstance(made.net.store, MemoryStore)
+    del made.net.store._blobs[Cid.dag_cbor(made.net.task.config.manifest)]
+    with client_of(made, tmp_path) as client:
+        answer = client.get("/tasks/1/manifest")
+
+        assert answer.status_code == 503
+        assert "nobody has put these bytes" in answer.json()["detail"]
+
+
+def test_everything_that_has_a_name_is_found_by_it(client: TestClient, made: Scene) -> None:
+    block = schemas.Block.model_validate(get(client, "/blocks/1/3"))
+    task = schemas.Task.model_validate(get(client, "/tasks/1"))
+    update = block.updates[0]
+    drawn = block.draw
+    assert drawn is not None
+    assert update.root is not None
+
+    def found(name: str) -> list[tuple[object, object, object]]:
+        hits = [schemas.Hit.model_validate(row) for row in rows_of(get(client, f"/search?q={name}"))]
+        return [(hit.what, hit.text, hit.round) for hit in hits]
+
+    assert found("1") == found(made.task) == [("task", "task 1", None)]
+    assert found(task.sponsor) == [("sponsor", "sponsor of task 1", None)]
+    assert found(update.worker.account) == [
+        ("participant", f"participant {update.worker.id} of task 1", None)
+    ]
+    assert found(update.root) == [
+        ("record", f"root of participant {update.worker.id}'s update in round 3", 3)
+    ]
+    assert found(update.root.upper().replace("0X", "0x")) == found(update.root)
+    assert found(str(block.block)) == [("record", "block of attempt 2 in round 3", 3)]
+    assert found(drawn.place.transaction) == [("transaction", "transaction: Drawn", 3)]
+    assert found(task.terms.manifest) == [("record", "manifest of the task", None)]
+    assert found("0x" + "77" * 32) == found("0x" + "77" * 20) == found("99") == []
+    assert client.get("/search?q=nonsense").status_code == 400
+
+
+def test_the_server_says_which_explorer_its_dashboard_links_to(made: Scene, tmp_path: Path) -> None:
+    with client_of(made, tmp_path, explorer="https://explorer.example/") as client:
+        assert get(client, "/about")["explorer"] == "https://explorer.example"
+    with pytest.raises(ValueError, match="explorer"):
+        ApiSettings.model_validate({"explorer": "javascript:alert(1)"})

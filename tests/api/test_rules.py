@@ -30,3 +30,22 @@ def test_rounds_of_every_rule_are_shown_verified_and_proven(rule: Rule, tmp_path
     assert lying.outcome == ("void" if rule.is_elected else "final")
     assert [len(proof["wrong"]) for proof in proofs] == [1, 0]
     assert {part["what"] for part in proofs[0]["paths"]} >= {"model", "update"}
+
+
+@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.MEDIAN])
+def test_the_updates_of_an_appointed_committee_count_by_the_word_of_the_others(
+    rule: Rule, tmp_path: Path
+) -> None:
+    made = scene(rule, internals=3)
+    play_plain(made.net)
+
+    with client_of(made, tmp_path) as client:
+        block = schemas.Block.model_validate(client.get("/blocks/1/1").json())
+        account = client.get(f"/tasks/1/participants/{block.updates[0].worker.account}/rounds").json()
+
+    assert [update.worker.id for update in block.updates][:3] == [1, 2, 3]
+    assert not any(update.member for update in block.updates)
+    assert all(update.included for update in block.updates)
+    assert [update.vouches for update in block.updates] == [2] * 3 + [3] * (len(block.updates) - 3)
+    assert account["items"][0]["roles"] == ["validator", "worker"]
+    assert {reward.id for reward in block.rewards if reward.kind == "worker"}.isdisjoint({1, 2, 3})

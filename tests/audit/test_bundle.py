@@ -99,7 +99,7 @@ def test_blobs_that_nobody_has_are_listed_and_cost_only_their_checks(played: His
     assert offline.rounds[0].verdict is Verdict.UNAVAILABLE
     assert {f.check for f in offline.rounds[0].findings if not f.is_ok} == {"update roots", "model root"}
     (told,) = (f.found for f in offline.rounds[0].findings if f.check == "update roots")
-    assert f"{gone} was not to be had when the bundle was written" in told
+    assert f"{gone} was not found when the bundle was written" in told
 
 
 def test_a_damaged_store_is_named_and_nothing_is_written(played: History, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_blobs_are_read_as_a_store_gives_them_and_nothing_is_put(tmp_path: Path)
         assert [store.has(each) for each in (cid, gone, unknown)] == [True, False, False]
         with pytest.raises(BlobTooLargeError, match="larger than the 3 bytes"):
             store.get(cid, 3)
-        with pytest.raises(BlobNotFoundError, match="was not to be had when the bundle was written"):
+        with pytest.raises(BlobNotFoundError, match="was not found when the bundle was written"):
             store.get(gone, 4)
         with pytest.raises(BlobNotFoundError, match="is not in the bundle"):
             store.get(unknown, 4)

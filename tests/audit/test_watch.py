@@ -29,7 +29,7 @@ def test_a_watcher_waits_for_an_endpoint_that_is_away(standing: History, tmp_pat
     said = tmp_path / "away.log"
     process, _ = start(standing, said, f"http://127.0.0.1:{free_port()}")
     try:
-        await_that(lambda: "looking again until told to stop" in said.read_text(), 60, "a word on it")
+        await_that(lambda: "retrying until stopped" in said.read_text(), 60, "a word on it")
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)

@@ -1,7 +1,6 @@
 """An endpoint that has logs and limits: it refuses what is too much for it, as those on the net do."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from chainfl.codec.commitments import keccak256
+from tests.servers import serving
 
 Json = dict[str, Any]
 
@@ -93,21 +93,14 @@ class _Answering(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Tests do not need it."""
 
 
 @contextmanager
 def log_endpoint() -> Iterator[LogEndpoint]:
     """Such an endpoint, without logs or limits yet."""
-    server = LogEndpoint()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(LogEndpoint()) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
 _ENROLLED = "0x" + keccak256(b"Enrolled(uint32,address)").hex()

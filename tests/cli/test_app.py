@@ -267,3 +267,42 @@ def test_a_module_that_no_extra_brings_is_a_defect(
 
     assert run(["fail"]) == app.INTERNAL_ERROR
     assert "please report it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("docto", "(did you mean 'doctor'?)"),
+        ("simulate --preset varsel-smal", "(did you mean 'varsel-small'?)"),
+        ("simulate --rule medan", "(did you mean 'median'?)"),
+        ("simulate --rule median:alfa=1", "(did you mean 'alpha'?)"),
+        ("task creat", "Did you mean 'create'?"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_probably_meant(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(typed.split()) == 2
+
+    assert meant in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["krum:b=1", "fedrob:f=1", "median:beta=2", "softmax:keep=0.5", "krum:m=2"])
+def test_a_parameter_that_the_rule_does_not_read_is_refused(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", "--rule", given]) == 2
+
+    assert f"no parameter of rule {given.partition(':')[0]} is called" in capsys.readouterr().err
+
+
+def test_names_in_tables_are_never_broken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert run(["simulate", "--list"]) == 0
+
+    shown = capsys.readouterr().out
+    for name in ("committee-near:keep=0.4,mean=1,samples=1,unique=0", "cmfl-shakespeare", "varsel-fashion"):
+        assert name in shown

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfl.chain.keys import address_of, unlock
+from chainfl.chain.keys import address_of, exposed, open_keystore, unlock
 from chainfl.cli import run
 from chainfl.errors import InputError
 
@@ -60,12 +60,12 @@ def test_a_new_password_is_typed_twice_and_not_empty(
 
 def test_nobody_to_ask_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "chainfl", "keys", "new", str(tmp_path / "key.json")],
+        [sys.executable, "-m", "chainfl", "keys", "new", str(tmp_path / "key.json")],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
     )  # fmt: skip
 
     assert done.returncode == 2
-    assert "nobody is here to type a password: give --password-file" in done.stderr
+    assert "no terminal to ask for a password: give --password-file" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -101,3 +101,44 @@ def test_a_file_that_is_no_keystore_has_no_address(data: bytes, tmp_path: Path) 
         address_of(file)
     with pytest.raises(InputError, match="not a keystore file"):
         unlock(file, "secret")
+
+
+def test_a_missing_password_file_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["keys", "new", str(tmp_path / "key.json"), "--password-file", str(tmp_path / "none")]) == 2
+
+    assert "write the password into it, or leave --password-file out" in capsys.readouterr().err
+    assert not (tmp_path / "key.json").exists()
+
+
+def test_a_keystore_is_looked_at_before_anybody_is_asked(tmp_path: Path, answers: list[str]) -> None:
+    damaged = tmp_path / "key.json"
+    damaged.write_text("{}")
+    answers.append("never typed")
+
+    with pytest.raises(InputError, match="not a keystore file"):
+        open_keystore(damaged, None)
+    assert run(["keys", "new", str(damaged)]) == 2
+
+    assert answers == ["never typed"]
+
+
+def test_a_password_is_read_without_a_warning() -> None:
+    code = "from chainfl.chain.keys import read_password; print(read_password(None))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input="secret\n", capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
+    )  # fmt: skip
+
+    assert done.stdout == "secret\n"
+    assert done.stderr == ""
+
+
+def test_a_secret_that_others_can_read_is_named(tmp_path: Path) -> None:
+    password, key = tmp_path / "password", tmp_path / "key.json"
+    for path in (password, key):
+        path.touch(0o600)
+    assert exposed(password, key, None, tmp_path / "none") is None
+
+    key.chmod(0o644)
+
+    assert exposed(password, key) == f"others on this machine can read {key}: chmod 600 {key}"

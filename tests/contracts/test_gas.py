@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from chainfl.types import Rule, Statistic
-from scripts.benches.gas import TRANSACTION_BYTES, TRANSACTION_GAS, largest_proof_gas, round_gas
+from scripts.benches._gas_node import TRANSACTION_GAS
+from scripts.benches._operator_gas import operated_gas
+from scripts.benches.gas import TRANSACTION_BYTES, largest_proof_gas, round_gas
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "contracts" / "snapshots" / "round.json"
 SLACK = 0.02
@@ -42,6 +44,21 @@ def test_calls_of_a_round_cost_what_the_snapshot_says() -> None:
     for name, sentence in SENTENCES.items():
         slack = SEED_SLACK.get(name, SLACK) * expected[sentence]
         assert abs(found[sentence] - expected[sentence]) <= slack, f"{sentence}: {found[sentence]}"
+
+
+OPERATORS = {
+    "commitUpdate": "a worker's operator commits to its update",
+    "revealUpdate": "a worker's operator opens its commitment",
+}
+OPERATOR_GAS = 2_300
+
+
+@pytest.mark.slow
+def test_an_operator_pays_one_cold_read_more_than_an_owner_where_nobody_has_one() -> None:
+    owner, operator = operated_gas()
+
+    for name, sentence in OPERATORS.items():
+        assert 0 < operator[name] - owner[name] <= OPERATOR_GAS, sentence
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ class _Passing(BaseHTTPRequestHandler):
         self.server.respond(self, asked, answer)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Tests do not need it."""
 
 
 @contextmanager

@@ -1,12 +1,13 @@
 """An endpoint between a client and a real one, which passes everything on and may alter what comes back."""
 
 import json
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.servers import serving
 
 Json = dict[str, Any]
 Alter = Callable[[Json, Json], Json]
@@ -61,18 +62,11 @@ class _Passing(BaseHTTPRequestHandler):
         return self.server.alter(request, answer)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Tests do not need it."""
 
 
 @contextmanager
 def relay(target: str) -> Iterator[Relay]:
     """Such an endpoint, honest until `alter` is set."""
-    server = Relay(target)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(Relay(target)) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)

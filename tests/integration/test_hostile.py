@@ -215,7 +215,7 @@ class Passing(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Tests do not need it."""
 
 
 def test_an_endpoint_that_lies_about_its_chain_is_refused_until_it_stops(

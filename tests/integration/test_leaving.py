@@ -1,4 +1,4 @@
-"""A node that is told to stop finishes its step, and says whether it still has a commitment to open."""
+"""A node that is stopped finishes its step, and says whether it still has a commitment to open."""
 
 import logging
 import threading
@@ -48,7 +48,8 @@ def test_a_node_that_stops_says_whether_a_commitment_is_open(
     calm = caplog.text
     stopped_when(task, worker, lambda: worker in watch.refresh().round.updates)
 
-    assert "round 1: told to stop\n" in calm
-    assert (
-        "round 1: told to stop with a commitment to open: start again soon, or it costs stake" in caplog.text
+    assert "round 1: stopped\n" in calm
+    warning = (
+        "round 1: stopped with an unopened commitment: start again before the phase ends, or stake is slashed"
     )
+    assert warning in caplog.text

@@ -213,7 +213,7 @@ def test_an_endpoint_that_tells_the_truth_again_counts_again(
     monkeypatch.setattr("chainfl.chain.quorum._LONGEST_PAUSE", 0.05)
     proxies[1].lie = LIES["forged log"]
     reader = agreed(chain, task, proxies)
-    assert "it tells other events" in str(reader.endpoints())
+    assert "its events or blocks differ" in str(reader.endpoints())
 
     proxies[1].lie = truth
 
@@ -251,7 +251,7 @@ def test_of_two_endpoints_that_differ_neither_is_believed(
 ) -> None:
     proxies[1].lie = LIES["dropped log"]
 
-    with pytest.raises(LedgerError, match="no 2 of 2 endpoints tell the same of the task"):
+    with pytest.raises(LedgerError, match="no 2 of 2 endpoints agree on the task"):
         agreed(chain, task, proxies[:2])
 
 

@@ -51,7 +51,7 @@ def typed(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What somebody types, in a shell of its own."""
     return subprocess.run(
         ["bash", "-e"], input=f". .venv/bin/activate\n{script}", cwd=folder, env=clean(),
-        capture_output=True, text=True, timeout=240, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
 
 

@@ -69,6 +69,68 @@ def test_terms_given_by_command_are_the_tasks(sponsor: Sponsor) -> None:
     assert [one["rule"] for one in listed if one["task"] == made["task"]] == ["softmax"]
 
 
+def test_a_dry_run_tells_costs_and_terms_and_neither_stores_nor_sends(sponsor: Sponsor) -> None:
+    before = sponsor.does("list")["tasks"]
+    balance = sponsor.chain.w3.eth.get_balance(checksum(sponsor.chain.sender("sponsor").address))
+
+    told = sponsor.does("create", "--escrow", "1", "--rounds", "7", "--rule", "krum:f=1", "--dry-run")
+    made = sponsor.does("create", "--escrow", "1", "--rounds", "7", "--rule", "krum:f=1")
+    shown = sponsor.does("show", made["task"], "--store", f"dir:{sponsor.folder / 'store'}")
+
+    assert told["terms"] == shown["terms"]
+    assert (told["terms"]["rule"], told["terms"]["rounds"]) == ("krum", 7)
+    assert told["manifest"] == shown["manifest"]
+    assert told["manifest"]["model"] == "mnist-mlp-small"
+    assert int(told["balance_wei"]) == balance
+    assert abs(told["gas_estimate"] - made["gas"]) < made["gas"] // 10
+    assert len(sponsor.does("list")["tasks"]) == len(before) + 1
+
+
+def test_a_dry_run_of_an_account_that_cannot_pay_says_so(sponsor: Sponsor) -> None:
+    named = ["--factory", sponsor.chain.deployment.factory, "--rpc-url", sponsor.chain.url, "--dry-run"]
+    named += [
+        "--keystore",
+        str(sponsor.folder / "sponsor.json"),
+        "--store",
+        f"dir:{sponsor.folder / 'store'}",
+    ]
+
+    sponsor.capsys.readouterr()
+    assert run(["task", "create", "--escrow", "99999999", "--rounds", "999999999", *named]) == 1
+
+    said = sponsor.capsys.readouterr().out
+    assert said.endswith("the account cannot pay for it: fund it first\n")
+    assert not (sponsor.folder / "store").exists() or not list((sponsor.folder / "store").rglob("*.bin"))
+
+
+def test_a_task_says_what_it_trains_and_who_must_enrol(sponsor: Sponsor) -> None:
+    made = sponsor.does("create", "--escrow", "1")
+    shown = sponsor.does("show", made["task"])
+
+    assert (shown["enrolled"], shown["needed"]) == (0, 7)
+    assert shown["next_step"].startswith(
+        "7 more must enrol with 1.000000 ETH or more each: chainfl stake add"
+    )
+    assert shown["manifest"] == "unknown: give --store, where the manifest lies"
+
+    sponsor.capsys.readouterr()
+    run(
+        [
+            "task",
+            "show",
+            made["task"],
+            "--rpc-url",
+            sponsor.chain.url,
+            "--store",
+            f"dir:{sponsor.folder / 'store'}",
+        ]
+    )
+    said = sponsor.capsys.readouterr().out
+    assert "mnist-mlp-small on mnist-embedded, learning rate 0.1" in said
+    assert "burn part" in said
+    assert shown["terms"]["manifest"] in said  # no name is broken, however narrow the terminal
+
+
 def test_numbers_that_are_none_are_refused_by_their_option(sponsor: Sponsor) -> None:
     for text in ("much", "-0.1", "0.0000000000000000001", "nan", "inf"):
         refused = sponsor.does("create", "--escrow", "1", f"--target={text}", code=2)

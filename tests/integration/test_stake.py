@@ -98,7 +98,11 @@ def test_a_guest_stakes_works_claims_and_takes_everything_out_again(guest: Guest
         (0, part["worth_wei"]),
         (1, rest["worth_wei"]),
     ]
-    assert "StillUnbonding" in str(guest.does("release", "0", code=3))
+    assert early["next_release_at"] == min(each["release_at"] for each in waiting)
+    refused = guest.does("release", "0", code=3)["message"]
+    assert refused.startswith("request 0 can be released from 20")
+    assert refused.endswith("s: run this again then")
+    assert "request 7 is not waiting (these are: 0, 1)" in guest.does("release", "7", code=2)["message"]
 
     guest.task.live(5)
     guest.chain.skip(max(0, rest["release_at"] - int(guest.chain.w3.eth.get_block("latest")["timestamp"])))

@@ -1,4 +1,4 @@
-"""What a node is told: flags over environment over file."""
+"""The settings of a node: flags over environment over file."""
 
 from pathlib import Path
 

@@ -78,7 +78,7 @@ class Unsteady(MemoryLedger):
 
 
 def finder(net: Network, *lost: str) -> Unsteady:
-    return Unsteady(net.chain, net.ledger.address, FINDER, list(lost))
+    return Unsteady(net.chain, net.ledger.address, FINDER, lost=list(lost))
 
 
 def events(net: Network, kind: type) -> Sequence[object]:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from chainfl.codec.vector import Vector, to_bytes, view_bytes
 from chainfl.errors import InputError, LengthError, SharesError
 from chainfl.protocol import combine as rules
-from chainfl.protocol.combine import TOTAL, combine, combine_ranks, middle, rank_shares, spread, trimmed
+from chainfl.protocol.combine import TOTAL, combine, combine_ranks
+from chainfl.protocol.shares import equal
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "combine.json").read_text())
 CASES = [dict(zip(VECTORS, row, strict=True)) for row in zip(*VECTORS.values(), strict=True)]
@@ -27,6 +28,11 @@ def backend(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CHAINFL_NO_NUMBA", "1" if request.param == "plain" else "0")
         yield
+
+
+def on_ranks(kept: range, updates: int, head_share: int = 0) -> tuple[int, ...]:
+    """p_0 and equal shares on the kept ranks."""
+    return (head_share, *equal([rank in kept for rank in range(updates)], TOTAL - head_share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +154,8 @@ def test_chunks_and_readers_and_byte_order_change_nothing(
 def test_threads_change_nothing(K: int, threads: int) -> None:
     models_KD = np.random.default_rng(K).integers(0, 2**32, (K + 1, 70_001), np.uint32)
     head, updates = models_KD[0], list(models_KD[1:])
-    shares = rank_shares(trimmed((K - 1) // 3), K, TOTAL // 3)
+    b = (K - 1) // 3
+    shares = on_ranks(range(b, K - b), K, TOTAL // 3)
     weights = np.array(shares, np.uint64)[:, None]
 
     by_update = combine(head, updates, shares, threads=threads)
@@ -165,7 +172,7 @@ def test_any_number_of_updates_is_ranked(K: int) -> None:
     ordered_KD = np.sort(updates_KD, axis=0)
 
     for rank in {0, K // 3, K - 1}:
-        found = combine_ranks(None, list(updates_KD), [0, *spread(range(rank, rank + 1), TOTAL, K)])
+        found = combine_ranks(None, list(updates_KD), on_ranks(range(rank, rank + 1), K))
 
         assert np.array_equal(found, ordered_KD[rank])
 
@@ -182,7 +189,7 @@ def test_what_has_no_share_is_not_touched() -> None:
 def test_streaming_holds_one_chunk_per_input() -> None:
     K, D, chunk = 12, 200_000, 1 << 14
     updates = [Stored(np.full(D, k, np.uint32)) for k in range(K)]
-    shares = [0, *spread(range(K), TOTAL)]
+    shares = on_ranks(range(K), K)
     combine(None, updates, shares, chunk=chunk)
 
     tracemalloc.start()
@@ -247,38 +254,6 @@ def test_inputs_that_are_no_vectors_of_one_length_are_refused() -> None:
         combine(u, [u], shares, chunk=0)
     with pytest.raises(InputError, match="threads is 0"):
         combine(u, [u], shares, threads=0)
-
-
-@given(st.integers(1, 128), st.integers(0, TOTAL), st.data())
-def test_shares_on_ranks_sum_to_the_whole(K: int, head_share: int, data: st.DataObject) -> None:
-    b = data.draw(st.integers(0, (K - 1) // 2))
-
-    for kept in (middle, trimmed(b)):
-        shares = rank_shares(kept, K, head_share)
-        each, rest = divmod(TOTAL - head_share, len(kept(K)))
-
-        assert len(shares) == K + 1
-        assert sum(shares) == TOTAL
-        assert shares[1 + kept(K).start] == each + rest
-        assert {shares[1 + rank] for rank in kept(K)[1:]} <= {each}
-        assert all(shares[1 + rank] == 0 for rank in range(K) if rank not in kept(K))
-
-
-def test_the_remainder_goes_to_the_lowest_kept_rank() -> None:
-    assert spread(range(1, 4), 11) == (0, 5, 3, 3)
-    assert spread(range(1, 4), 11, 5) == (0, 5, 3, 3, 0)
-
-
-@pytest.mark.parametrize(("K", "ranks"), [(1, [0]), (2, [0, 1]), (3, [1]), (4, [1, 2]), (20, [9, 10])])
-def test_the_middle_is_one_rank_or_two(K: int, ranks: list[int]) -> None:
-    assert list(middle(K)) == ranks
-
-
-def test_too_few_updates_to_trim_are_refused() -> None:
-    with pytest.raises(InputError, match="needs 5 updates, not 4"):
-        trimmed(2)(4)
-    with pytest.raises(InputError, match="cannot be kept"):
-        spread(range(2, 5), TOTAL, 4)
 
 
 @given(models(largest_d=200))

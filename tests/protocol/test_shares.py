@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainfl.protocol import shares as sharing
-from chainfl.protocol.combine import middle, spread, trimmed
 from chainfl.protocol.errors import BadSharesError
 from chainfl.types import TOTAL, WAD, Rule, Statistic
 from tests.protocol.scene import config
@@ -254,7 +253,7 @@ def test_cmfl_takes_the_nearest_or_the_farthest(rule: Rule, keep: int, chosen: l
 def test_the_median_keeps_the_middle_one_or_two(count: int) -> None:
     shares = sharing.rank_shares(count, config(Rule.MEDIAN))
 
-    assert tuple(shares) == spread(middle(count), TOTAL, count)
+    assert tuple(shares) == on_ranks(range((count - 1) // 2, count // 2 + 1), TOTAL, count)
     assert [i for i, share in enumerate(shares) if share] == sorted({(count - 1) // 2, count // 2})
 
 
@@ -265,7 +264,7 @@ def test_the_trimmed_mean_keeps_what_lies_between(b: int, count: int) -> None:
 
     shares = sharing.rank_shares(count, terms)
 
-    assert tuple(shares) == spread(trimmed(b)(count), amount, count)
+    assert tuple(shares) == on_ranks(range(b, count - b), amount, count)
     assert [i for i, share in enumerate(shares) if share] == list(range(b, count - b))
     assert sum(shares) == amount
 
@@ -358,3 +357,9 @@ def test_posted_shares_of_the_right_form_pass() -> None:
 
     with pytest.raises(BadSharesError):
         sharing.check_attested((0, third, 0, TOTAL - 2 * third, 0, third, 0), INCLUDED, three)
+
+
+def on_ranks(kept: range, amount: int, count: int) -> tuple[int, ...]:
+    """Equal shares on the kept ranks, the division's remainder on the lowest of them."""
+    each, rest = divmod(amount, len(kept))
+    return tuple(each * (rank in kept) + rest * (rank == kept.start) for rank in range(count))

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from chainfl.protocol import errors, events, stake
 from chainfl.protocol.stake import Registry
+from chainfl.protocol.state import NO_ADDRESS
 from chainfl.types import WAD, Address, Slash
 from tests.protocol.scene import ETHER, STRANGER, address, config, enrol, scene
 
@@ -118,9 +119,7 @@ def test_the_parts_of_a_lie_slash_add_up() -> None:
 def test_without_a_finder_its_part_is_burned() -> None:
     registry = staked(1000)
 
-    amount, to_escrow = stake.slash(
-        registry, TASK, ANNE, Slash.LIE, WAD // 2, stake.NO_ADDRESS, WAD // 5, WAD // 2
-    )
+    amount, to_escrow = stake.slash(registry, TASK, ANNE, Slash.LIE, WAD // 2, NO_ADDRESS, WAD // 5, WAD // 2)
 
     assert (amount, to_escrow, registry.burned) == (500, 150, 350)
 

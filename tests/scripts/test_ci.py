@@ -63,20 +63,20 @@ def ci(checkout: Path, system: Path, *arguments: str, **environment: str) -> sub
     )
 
 
-def test_alone_it_runs_the_tests_and_requires_nothing(checkout: Path, system: Path) -> None:
+def test_alone_it_runs_the_tests_and_requires_ray_only(checkout: Path, system: Path) -> None:
     done = ci(checkout, system, "--fast")
 
     assert done.returncode == 0
-    assert done.stdout == "require= data= geth= with --fast\n"
+    assert done.stdout == "require=ray data= geth= with --fast\n"
     assert "no ../shared" in done.stderr
 
 
 def test_alone_it_requires_the_browser_that_is_there(checkout: Path, system: Path) -> None:
     program(system / "google-chrome", "exit 0")
 
-    done = ci(checkout, system, CHAINFL_REQUIRE="ray")
+    done = ci(checkout, system, CHAINFL_REQUIRE="geth")
 
-    assert done.stdout.startswith("require=ray,chromium data= ")
+    assert done.stdout.startswith("require=geth,ray,chromium data= ")
 
 
 def test_with_tools_beside_it_they_are_unpacked_and_required(checkout: Path, system: Path) -> None:
@@ -86,7 +86,7 @@ def test_with_tools_beside_it_they_are_unpacked_and_required(checkout: Path, sys
     done = ci(checkout, system)
 
     assert done.stdout.startswith(
-        f"require=ipfs,geth,chromium data={folder / 'data'} geth={checkout.parent}/tmp."
+        f"require=ray,ipfs,geth,chromium data={folder / 'data'} geth={checkout.parent}/tmp."
     )
     assert list(checkout.parent.glob("tmp.*")) == [], "what was unpacked is taken away again"
 
@@ -100,7 +100,7 @@ def test_with_tools_beside_it_a_browser_that_cannot_be_installed_is_still_requir
     done = ci(checkout, system)
 
     assert "Chromium could not be installed" in done.stderr
-    assert done.stdout.startswith("require=ipfs,geth,chromium ")
+    assert done.stdout.startswith("require=ray,ipfs,geth,chromium ")
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "with tools"])

@@ -9,8 +9,10 @@ import pytest
 
 from chainfl.errors import InputError
 from chainfl.node.settings import NodeSettings
+from chainfl.sim.experiments.campaign import shipped
+from chainfl.sim.experiments.results import read_results
 from scripts import make_docs, record_demo
-from scripts.pages import api, cli, costs, picture, terminal
+from scripts.pages import api, cli, costs, picture, results, selfish, terminal
 from scripts.pages.terminal import Said
 
 GAS = """
@@ -34,6 +36,40 @@ def test_a_generated_page_is_what_the_code_gives(name: str) -> None:
     written = (make_docs.DOCS / name).read_text(encoding="utf-8")
 
     assert written == make_docs.PAGES[name](), "run: python -m scripts.make_docs"
+
+
+@pytest.mark.parametrize("name", results.packed())
+def test_every_figure_of_the_results_is_drawn_from_the_packed_run(name: str) -> None:
+    folder = results.RESULTS / name / results.FIGURES
+
+    written = {f"{name}/{results.FIGURES}/{path.name}": path.read_text() for path in folder.iterdir()}
+
+    drawn = {path: text for path, text in results.figures().items() if path.startswith(f"{name}/")}
+    assert written == drawn, "run: python -m scripts.make_docs"
+
+
+@pytest.mark.parametrize("name", results.packed())
+def test_a_packed_run_is_of_the_campaign_that_is_shipped(name: str) -> None:
+    packed = (results.RESULTS / name / "campaign.toml").read_text(encoding="utf-8")
+
+    assert packed == shipped()[name], "pack the run of today's campaign file"
+
+
+@pytest.mark.parametrize("folder", [*(results.RESULTS / name for name in results.packed()), selfish.PACKED])
+def test_every_packed_cell_is_still_a_cell_of_its_campaign(folder: Path) -> None:
+    found = read_results(folder)
+
+    assert found.found.keys() <= {cell.key() for cell in found.cells}, "a new setting is declared with _later"
+
+
+def test_every_number_of_the_results_page_comes_from_a_run() -> None:
+    page = results.page()
+
+    assert results.packed()
+    for name in results.packed():
+        found = read_results(results.RESULTS / name)
+        assert found.found
+        assert found.campaign.title in page
 
 
 def test_a_page_that_was_edited_is_stale(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_no_fitting_python_is_said_in_one_line(checkout: Path) -> None:
     done = setup(checkout, checkout / "no-such-python")
 
     assert done.returncode == 6
-    assert done.stderr.startswith("setup: no Python 3.11 or 3.12 found")
+    assert done.stderr.startswith("setup: no Python 3.11 to 3.14 found")
     assert "CHAINFL_PYTHON" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (checkout / ".venv").exists()

@@ -1,26 +1,41 @@
 """A small network in memory whose participants learn a quadratic: quick, exact to repeat, and it really converges."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from chainfl.blobs import name_model, put_model
+from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec import merkle
+from chainfl.codec.admission import ANYONE
 from chainfl.codec.commitments import keccak256
-from chainfl.codec.records import Layout, Tensor
+from chainfl.codec.records import Layout, Manifest, Tensor
 from chainfl.codec.vector import encode
 from chainfl.ports import Floats
+from chainfl.protocol.admission import admit, list_root
 from chainfl.protocol.terms import Floors
 from chainfl.protocol.world import World
 from chainfl.roles.participant import Participant
 from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
 from chainfl.sim.network import Network
-from chainfl.types import Address, Rule
+from chainfl.types import WAD, Address, Role, Rule
 from tests.protocol.scene import ETHER, SPONSOR, STRANGER, address, config
 
 D = 200
 LAYOUT = Layout((Tensor("w", (D,)),))
+MANIFEST = Manifest(
+    model="quadratic",
+    dataset="points",
+    loss="squared-distance",
+    optimiser="half-step",
+    learning_rate=WAD // 2,
+    batch=1,
+    local_epochs=1,
+    seed=1,
+    score_samples=D,
+    s=20,
+    layout=LAYOUT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +70,31 @@ class Judged:
     samples: int
 
 
-def network(rule: Rule, participants: int = 10, rounds: int = 4) -> Network:
-    """A task with everybody enrolled and its first draw open."""
+def network(rule: Rule, participants: int = 10, rounds: int = 4, internals: int = 0) -> Network:
+    """A task with everybody enrolled and its first draw open; internals, if any, are its committee and train."""
     store = MemoryStore()
     head = encode(np.zeros(D, np.float32), 20)
     first = name_model(head, 20, LAYOUT)
     put_model(store, first)
-    terms = config(rule, first_root=merkle.root(head), first_model=first.cid.digest, rounds=rounds)
+    manifest = put_record(store, MANIFEST)
+    terms = config(
+        rule,
+        first_root=merkle.root(head),
+        first_model=first.cid.digest,
+        manifest=manifest.digest,
+        rounds=rounds,
+    )
+    entries = [(address(number), Role.INTERNAL) for number in range(1, internals + 1)]
+    if entries:
+        entries.append((ANYONE, Role.PARTICIPANT))
+        terms = replace(
+            terms,
+            admission_root=list_root(entries),
+            committee_size=internals,
+            min_internals=internals,
+            internals_train=True,
+            max_updates=10,
+        )
     chain = Chain(World(31337, Address(b"\xaa" * 20), Floors(1)), keccak256(b"a chain of its own"))
     task = Address(b"\x7a" * 20)
     chain.world.create_task(chain.call(SPONSOR), task, terms, ETHER // 3)
@@ -70,6 +103,6 @@ def network(rule: Rule, participants: int = 10, rounds: int = 4) -> Network:
         account = address(number)
         ledger = MemoryLedger(chain, task, account)
         chain.world.allocate(chain.call(account), task, ETHER, ETHER)
-        ledger.enrol()
+        ledger.enrol(admit(entries, account))
         people[account] = Participant(ledger, store, Quadratic(number), MemoryJournal(keccak256(account)))
     return Network(chain, MemoryLedger(chain, task, STRANGER), store, people, {})

@@ -16,6 +16,7 @@ from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain, from_plain, with_changes
 from chainfl.sim.presets import PRESETS, preset
 from chainfl.sim.run import RoundMetrics, has_settled, play, summary
+from chainfl.sim.runfiles import BLOBS, METRICS
 from chainfl.sim.simulation import Simulation, set_up, stakes_of
 from chainfl.sim.terms import terms_of
 from chainfl.store.directory import DirectoryStore
@@ -134,7 +135,7 @@ def test_a_resumed_run_ends_with_the_same_model_root_as_an_uninterrupted_one(
     facts: list[RoundMetrics] = []
     for _, _ in zip(range(2), play(first, facts), strict=False):
         rundir.keep(tmp_path, first, facts)
-    with (tmp_path / rundir.METRICS).open("a") as lines:
+    with (tmp_path / METRICS).open("a") as lines:
         lines.write('{"round": 3, "half a li')
 
     again = stored(tmp_path, rundir.read_plan(tmp_path).experiment, faithful)
@@ -144,12 +145,12 @@ def test_a_resumed_run_ends_with_the_same_model_root_as_an_uninterrupted_one(
         rundir.keep(tmp_path, again, resumed)
 
     assert roots(resumed) == roots(whole)
-    assert len((tmp_path / rundir.METRICS).read_text().splitlines()) == 3
+    assert len((tmp_path / METRICS).read_text().splitlines()) == 3
     assert again.net.task.credits.keys() <= again.net.task.accounts.keys() | {again.net.ledger.me}
 
 
 def stored(folder: Path, experiment: Experiment, faithful: bool) -> Simulation:
-    store = DirectoryStore(folder / rundir.BLOBS) if faithful else None
+    store = DirectoryStore(folder / BLOBS) if faithful else None
     return set_up(experiment, faithful=faithful, store=store)
 
 
@@ -205,7 +206,10 @@ def test_every_preset_has_terms_that_a_task_accepts(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"rule": "medium"}, "no rule is called 'medium'; there are: committee-far"),
+        (
+            {"rule": "medium"},
+            "no rule is called 'medium'; there are: bulyan, centred-clipping, committee-far",
+        ),
         ({"rule": "krum:z=1"}, "no parameter of rule krum is called 'z'"),
         ({"worker_attack": "nap"}, "no worker attack is called 'nap'"),
         ({"validator_attack": "nap"}, "no validator attack is called 'nap'"),
@@ -226,7 +230,7 @@ def test_an_impossible_experiment_is_refused_by_name(changes: dict[str, object],
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"rule": "krum:f=4"}, "needs more workers"),
+        ({"rule": "krum:f=4"}, "Krum needs at least f"),
         ({"rule": "fedreg:alpha=0"}, "alpha lies above 0"),
         ({"model": "none"}, "no model is called"),
         ({"dataset": "none"}, "no data set is called"),

@@ -1,5 +1,6 @@
 """A sponsor's terms are refused in a sponsor's words, before anything is sent."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +60,34 @@ def test_what_a_sponsor_does_not_decide_is_as_usual() -> None:
 def test_what_the_refusal_proposes_is_taken() -> None:
     checked()
     checked(rounds=2, min_stake=2 * ETHER)
+
+
+def listed(folder: Path, *roles: str) -> str:
+    """A list with an account for each role."""
+    file = folder / "list.txt"
+    file.write_text("".join(f"0x{number:040x} {role}\n" for number, role in enumerate(roles, 1)))
+    return str(file)
+
+
+def test_fewer_internals_on_the_list_than_a_draw_needs_are_refused(tmp_path: Path) -> None:
+    mixed = listed(tmp_path, "internal", "internal", "participant")
+
+    with pytest.raises(InputError, match=r"--min-internals 3: .*list.txt names 2 internals; name more"):
+        checked(admission=mixed, min_internals=3)
+    checked(admission=mixed, min_internals=2)
+
+    internals = listed(tmp_path, "internal", "internal")
+    with pytest.raises(InputError, match=r"--min-internals 3: .*list.txt names 2 internals; name more"):
+        checked(internals=internals, min_internals=3)
+
+
+@pytest.mark.parametrize(("given", "train"), [({}, True), ({"internals_train": False}, False)])
+def test_internals_train_unless_the_sponsor_says_no(
+    given: dict[str, bool], train: bool, tmp_path: Path
+) -> None:
+    terms = with_changes(Terms(internals=listed(tmp_path, "internal", "internal", "internal")), dict(given))
+
+    made = prepare_task(MemoryStore(), terms)
+
+    assert (made.internals_train, made.min_internals, made.committee_size) == (train, 2, 3)
+    assert (made.committee_part, made.workers_part) == (0, Terms().workers_part + Terms().committee_part)

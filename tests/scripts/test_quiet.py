@@ -1,0 +1,64 @@
+"""Benches on a machine that others use: disturbed turns do not count, and what cannot be told is no bar."""
+
+import subprocess
+import sys
+
+from scripts.benches._quiet import Sample, Samples, judged, own_seconds, sample
+
+
+def samples(*seconds: float) -> Samples:
+    made = Samples()
+    for each in seconds:
+        made.add(Sample(each, 0.0))
+    return made
+
+
+def test_a_disturbed_turn_is_counted_and_thrown_away() -> None:
+    found = samples(1.0, 2.0, 3.0)
+
+    found.add(Sample(90.0, 0.5))
+
+    assert found.plain() == {"median": 2.0, "low": 1.5, "high": 2.5, "kept": 3, "disturbed": 1}
+
+
+def test_a_ratio_clear_of_its_limit_is_a_bar() -> None:
+    kept, _ = judged("x", samples(4.0, 4.1, 4.2), samples(1.0, 1.0, 1.1), ">=", 2.0)
+    missed, told = judged("x", samples(4.0, 4.1, 4.2), samples(1.0, 1.0, 1.1), "<=", 2.0)
+
+    assert kept is not None
+    assert kept.ok
+    assert missed is not None
+    assert not missed.ok
+    assert told["verdict"] == "missed"
+
+
+def test_a_ratio_whose_spread_crosses_its_limit_is_undecided_and_no_bar() -> None:
+    made, told = judged("x", samples(1.0, 2.0, 3.0), samples(1.0, 1.0, 1.0), ">=", 2.0)
+
+    assert made is None
+    assert told["verdict"] == "undecided"
+
+
+def test_without_a_quiet_turn_nothing_is_decided() -> None:
+    made, told = judged("x", Samples(), samples(1.0), ">=", 2.0)
+
+    assert made is None
+    assert told["why"] == "every turn was disturbed"
+
+
+def test_what_a_contender_computes_is_its_own_and_not_that_of_others() -> None:
+    busy = "import sys\nfor _ in sys.stdin:\n    sum(range(20_000_000)); print(1, flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        before = own_seconds([other.pid])
+
+        other.stdin.write("go\n")
+        other.stdin.flush()
+        other.stdout.readline()
+
+        assert own_seconds([other.pid]) - before > 0.05
+        assert 0 <= sample(lambda: 1.0, [other.pid]).foreign <= 1.5
+        other.stdin.close()
