@@ -70,7 +70,9 @@ def main(argv: list[str] | None = None) -> int:
         "--every-compiler", action="store_true", help="compile with each one found, and compare"
     )
     parser.add_argument("--print-input", action="store_true", help="print the compiler's input without tests")
+
     options = parser.parse_args(argv)
+
     try:
         if options.print_input:
             source = standard_input()
@@ -113,6 +115,7 @@ def standard_input() -> Json:
     """The compiler's input: all sources with what they import, and the settings of foundry.toml."""
     profile = _profile()
     remappings: list[str] = profile["remappings"]
+
     return {
         "language": "Solidity",
         "sources": {name: {"content": text} for name, text in sorted(_sources(remappings).items())},
@@ -192,6 +195,7 @@ def compilers(wanted: str) -> Iterator[Compiler]:
         ("py-solc-x", lambda: _solcx(wanted, download=False) or _solcx(wanted, download=True)),
         ("npm", lambda: CONTRACTS / "solc" if (CONTRACTS / "node_modules" / "solc").is_dir() else None),
     )
+
     count = 0
     for origin, lookup in lookups:
         path = lookup()
@@ -200,6 +204,7 @@ def compilers(wanted: str) -> Iterator[Compiler]:
         _expect_version(path, wanted)
         count += 1
         yield Compiler(origin, path)
+
     if count == 0:
         raise ToolMissingError(f"no solc {wanted} found; run: npm ci --prefix contracts, or set CHAINFL_SOLC")
 
@@ -210,6 +215,7 @@ def _solcx(wanted: str, download: bool) -> Path | None:
         solcx: Any = importlib.import_module("solcx")
     except ImportError:
         return None
+
     if download:
         _say(f"trying to download solc {wanted} with py-solc-x")
         code = f"import solcx; solcx.install_solc({wanted!r})"
@@ -220,6 +226,7 @@ def _solcx(wanted: str, download: bool) -> Path | None:
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             _say("no download: going on without")
             return None
+
     if wanted not in {str(have) for have in solcx.get_installed_solc_versions()}:
         return None
     return Path(solcx.install.get_executable(wanted))
@@ -238,6 +245,7 @@ def _call(path: Path, option: str, text: str) -> str:
     program = shutil.which(str(path))
     if program is None:
         raise ToolMissingError(f"{path} is not a program; correct or unset CHAINFL_SOLC")
+
     try:
         done = subprocess.run(
             [program, option],
@@ -251,6 +259,7 @@ def _call(path: Path, option: str, text: str) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise CompileError(f"{path} {option} took longer than {COMPILE_SECONDS} s") from error
+
     if done.returncode:
         raise ToolMissingError(
             f"{path} {option} failed: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
@@ -314,12 +323,14 @@ def _artifact(name: str, contract_name: str, contract: Json, compiler: str, sour
         raise CompileError(
             f"{contract_name} has {len(runtime) // 2} bytes of code, {MAX_RUNTIME_BYTES} are allowed"
         )
+
     settings = {key: source["settings"][key] for key in ("optimizer", "viaIR", "evmVersion", "metadata")}
     links = {
         library: [place["start"] for place in places]
         for libraries in code["linkReferences"].values()
         for library, places in libraries.items()
     }
+
     return _pretty(
         {
             "contractName": contract_name,

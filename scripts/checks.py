@@ -234,13 +234,16 @@ def main(arguments: Sequence[str]) -> int:
         "PYTHONUNBUFFERED": "1",
         "NO_MKDOCS_2_WARNING": "1",
     }
+
     with tempfile.TemporaryDirectory(prefix="chainfl-test-") as folder:
         planned = checks(asked.depth, Path(folder) / "junit.xml", Path(folder) / "site", asked.workers)
         outcomes = [run(each, environment) for each in planned if asked.only in {None, each.group}]
+
     for outcome in outcomes:
         if outcome.counts.failed:
             say(f"\n==== {outcome.check.name} failed ({' '.join(outcome.check.command)})")
             say("\n".join(outcome.output.splitlines()[-TAIL_LINES:]))
+
     total = sum((outcome.counts for outcome in outcomes), Counts())
     failed = [outcome.check.name for outcome in outcomes if outcome.counts.failed]
     say(

@@ -55,6 +55,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--crashes", type=Path, default=ROOT / ".fuzz", help="where to keep what breaks a target"
     )
+
     parser.add_argument("--list", action="store_true", help="name the targets and what they read")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "FILE"), help="run one input")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     """Do what is asked; 0 when nothing broke."""
     asked = parse(arguments)
     started = time.perf_counter()
+
     try:
         if asked.list:
             found = list_targets()
@@ -109,6 +111,7 @@ def campaign(asked: argparse.Namespace, started: float) -> Report:
     engine = asked.engine or ("atheris" if find_spec("atheris") and asked.runs is None else "own")
     if engine == "atheris" and find_spec("atheris") is None:
         raise ToolMissingError(f"atheris is not installed: {pip_install('fuzz')}, or take --engine own")
+
     rows: dict[str, object] = {}
     broken: list[str] = []
     for target in targets:
@@ -118,6 +121,7 @@ def campaign(asked: argparse.Namespace, started: float) -> Report:
             file = _keep(asked.crashes, shrink(target, failure))
             broken.append(str(file))
             narrate(f"  {failure.what}\n  replay: scripts/fuzz --replay {target.name} {file}")
+
         rows[target.name] = {
             "executions": outcome.executions,
             "per_second": round(outcome.rate),
@@ -125,6 +129,7 @@ def campaign(asked: argparse.Namespace, started: float) -> Report:
             "places": outcome.places,
             "failures": len(outcome.failures),
         }
+
     seconds = time.perf_counter() - started
     metrics = {"engine": engine, "targets": rows, "crashes": broken}
     return report("fuzz", metrics, ok=not broken, seed=asked.seed, seconds=seconds)
@@ -144,20 +149,25 @@ def guided(target: Target, folder: Path, seconds: float | None, runs: int | None
     learnt = folder / "learnt" / target.name
     learnt.mkdir(parents=True, exist_ok=True)
     prefix = folder / f"atheris-{target.name}-"
+
     command = [sys.executable, "-m", "tests.fuzz.guided", target.name, str(learnt), str(target.folder)]
     command += [f"-max_len={target.max_bytes}", f"-timeout={MAX_SECONDS:g}", f"-rss_limit_mb={RSS_MB}"]
     command += [f"-artifact_prefix={prefix}", "-print_final_stats=1"]
     command += [f"-runs={runs}"] if runs else []
     command += [f"-max_total_time={max(1, round(seconds))}"] if seconds else []
+
     started = time.perf_counter()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace")
     outcome = Outcome(target.name, seconds=time.perf_counter() - started)
+
     counted = re.search(r"number_of_executed_units: (\d+)", done.stderr) or re.search(
         r"Done (\d+) runs", done.stderr
     )
     outcome.executions = int(counted[1]) if counted else 0
     covered = re.findall(r" ft: (\d+)", done.stderr)
     outcome.places = int(covered[-1]) if covered else 0
+
+    # What atheris breaks is tried without it: only then is it our defect and not its instrumentation's.
     artifact = re.search(r"Test unit written to (\S+)", done.stderr)
     if artifact:
         data = Path(artifact[1]).read_bytes()

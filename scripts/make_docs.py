@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts.pages import api, cli, costs, picture
+from scripts.pages import api, cli, costs, picture, results, selfish
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
@@ -14,20 +14,28 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "pictures/round.svg": picture.page,
     "reference/api.md": api.page,
     "reference/cli.md": cli.page,
+    "results.md": results.page,
+    "selfish.md": selfish.page,
 }
+
+
+def pages() -> dict[str, str]:
+    """Every generated file of docs/ as the code and the packed runs give it today, by name."""
+    drawn = {f"results/{name}": text for name, text in results.figures().items()}
+    return {name: make() for name, make in PAGES.items()} | drawn
 
 
 def stale(folder: Path = DOCS) -> list[str]:
     """The pages that are not what the code gives today."""
-    return [name for name, make in PAGES.items() if _read(folder / name) != make()]
+    return [name for name, text in pages().items() if _read(folder / name) != text]
 
 
 def write(folder: Path = DOCS) -> None:
     """Write every page."""
-    for name, make in PAGES.items():
+    for name, text in pages().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(make(), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
 
 def _read(path: Path) -> str | None:

@@ -70,7 +70,8 @@ def _plain(each: Odds, rounds: int) -> dict[str, float]:
 
 def markdown(found: dict[str, Any]) -> str:
     """Two tables for docs/security.md."""
-    accounts, rounds = found["accounts"], found["rounds"]
+    accounts = found["accounts"]
+    rounds = found["rounds"]
     return "\n".join(
         [
             f"From {accounts} accounts of equal stake; each cell: in one round / at least once in {rounds} rounds.",

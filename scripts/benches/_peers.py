@@ -27,9 +27,11 @@ def peer_python(name: str, requirements: Sequence[str], *, alone: bool = False) 
         ToolMissingError: the packages cannot be installed.
     """
     home = FOLDER / name
-    python, mark = home / "bin" / "python", home / "installed"
+    python = home / "bin" / "python"
+    mark = home / "installed"
     if mark.exists() and mark.read_text() == "\n".join(requirements):
         return python
+
     narrate(f"installing {', '.join(requirements)} into {home.relative_to(ROOT)}")
     install = [str(python), "-m", "pip", "install", "-q", *(["--no-deps"] if alone else []), *requirements]
     for command in ([sys.executable, "-m", "venv", "--clear", str(home)], install):
@@ -37,6 +39,8 @@ def peer_python(name: str, requirements: Sequence[str], *, alone: bool = False) 
         if done.returncode:
             last = (done.stderr.strip() or "no reason given").splitlines()[-1]
             raise ToolMissingError(f"peer {name} cannot be installed: {last}")
+
+    # A peer may use what we have installed, torch above all: it is found after the peer's own packages.
     site = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (site / "zz_ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
     mark.write_text("\n".join(requirements))

@@ -56,7 +56,9 @@ class Unrolling:
 
     def __init__(self, source: EventSource, already: int) -> None:
         """Record what there is; the first rounds count as played already."""
-        self._source, self._whole, self._started = source, source.refresh(), time.monotonic()
+        self._source = source
+        self._whole = source.refresh()
+        self._started = time.monotonic()
         (log,) = self._whole.tasks.values()
         ends = [event.block_number for event in log.events if isinstance(event.event, RoundEnded)]
         self._first = ends[already - 1]
@@ -105,6 +107,7 @@ def measure(seconds: int) -> Report:
         place = listener.getsockname()
         arguments = [sys.executable, str(Path(__file__).resolve()), "--serve", str(listener.fileno())]
         server = subprocess.Popen(arguments, pass_fds=[listener.fileno()], cwd=ROOT)
+
     try:
         url = f"http://127.0.0.1:{place[1]}"
         _await(url, server)
@@ -115,7 +118,10 @@ def measure(seconds: int) -> Report:
     finally:
         server.terminate()
         server.wait(20)
-    blocks, health, errors = load.blocks, load.health, load.errors
+
+    blocks = load.blocks
+    health = load.health
+    errors = load.errors
     p99 = {"block": percentile(blocks, 99), "health": percentile(health, 99)}
     metrics: dict[str, object] = {
         "offered_per_second": RATE,
@@ -126,6 +132,7 @@ def measure(seconds: int) -> Report:
         "block_ms": {name: percentile(blocks, name) * 1000 for name in (50, 90, 99)},
         "health_ms": {name: percentile(health, name) * 1000 for name in (50, 90, 99)},
     }
+
     bars = (
         bar("api.errors", errors, "==", 0),
         bar("api.answered", len(blocks) / (RATE * seconds), ">=", 1.0),
@@ -159,7 +166,8 @@ class Load:
 
 async def offer(place: tuple[str, int], seconds: int) -> Load:
     """Send each request when it is due over the next free connection; times run from due to done."""
-    load, due = Load(), asyncio.Queue[tuple[float, str]]()
+    load = Load()
+    due = asyncio.Queue[tuple[float, str]]()
     start = time.perf_counter() + 0.5
     for number in range(RATE * seconds):
         at = start + number / RATE

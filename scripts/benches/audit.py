@@ -145,6 +145,8 @@ def compare(reader: TaskReader, url: str, folder: Path, turns: int, started: flo
     bare = bare_work(store, played)
     updates = len(bare.models)
     narrate(f"round {played.number} with {updates} updates: {turns} turns")
+
+    # Turn by turn: a machine that slows down slows both.
     times: dict[str, list[float]] = {"audit": [], "bare": []}
     for turn in range(turns + 1):
         for name in times:
@@ -152,9 +154,11 @@ def compare(reader: TaskReader, url: str, folder: Path, turns: int, started: flo
             bare() if name == "bare" else redo(played, store, reader)
             if turn:  # the first warms up
                 times[name].append(time.perf_counter() - begun)
+
     narrate("the command in a process of its own")
     command = peak_of_command(url, reader, folder, played.number)
     ratio = median(a / b for a, b in zip(times["audit"], times["bare"], strict=True))
+
     metrics: dict[str, object] = {
         "parameters": D,
         "updates": updates,
@@ -165,6 +169,7 @@ def compare(reader: TaskReader, url: str, folder: Path, turns: int, started: flo
         "command_peak_mb": round(command.peak_bytes / 2**20, 1),
         "losses_scored_again": False,
     }
+
     bars = (
         bar("audit.updates", updates, "==", K),
         bar("audit.time_ratio", round(ratio, 3), "<=", 1.5),

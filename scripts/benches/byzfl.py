@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from chainfl.codec.vector import Vector, encode
 from chainfl.learning.compute import cores
 from chainfl.protocol import combine as rules
-from chainfl.protocol.shares import equal, krum
+from chainfl.protocol.shares import equal, krum, rank_shares
+from chainfl.protocol.terms import default_terms
 from chainfl.report import Bar, Report, bar, narrate, report
 from scripts.benches._command import bench_parser, show
 from scripts.benches._peers import Peer, peer_python, start_peer
@@ -79,20 +80,24 @@ def measure(d: int, counts: Sequence[int], turns: int) -> Report:
     python = peer_python("byzfl", REQUIREMENTS, alone=True)
     threads = str(cores())
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+
     cells: dict[str, dict[str, float]] = {}
     with (
         tempfile.TemporaryDirectory() as folder,
         start_peer(python, PEER, threads, environment=environment) as peer,
     ):
-        floats_KD, path = updates(max(counts), d), Path(folder) / "updates.npy"
+        floats_KD = updates(max(counts), d)
+        path = Path(folder) / "updates.npy"
         np.save(path, floats_KD)
         ours_KD = [encode(row, SCALE) for row in floats_KD]
         del floats_KD
         peer.ask(load=str(path))
+
         for count in counts:
             for rule in RULES:
                 narrate(f"{rule}, K = {count}, d = {d:,}, {turns} turns")
                 cells[f"{rule} K={count}"] = cell(peer, rule, ours_KD[:count], turns)
+
     metrics = {"d": d, "counts": list(counts), "turns": turns, "cells": cells}
     return report("bench-byzfl", metrics, bars_of(cells), seed=SEED, seconds=time.perf_counter() - started)
 
@@ -145,7 +150,8 @@ def our_rule(rule: str, updates_KD: Sequence[Vector], tolerated: int) -> Callabl
     """What a miner does for this rule, from vectors to the next model."""
     count = len(updates_KD)
     if rule in ("median", "trimmed"):
-        shares = rules.rank_shares(rules.middle if rule == "median" else rules.trimmed(tolerated), count)
+        text = "median" if rule == "median" else f"fedrob:b={tolerated}"
+        shares = [0, *rank_shares(count, default_terms(text, D, 3, count))]
         return lambda: rules.combine_ranks(None, updates_KD, shares)
 
     def by_distance() -> object:

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 
 from chainfl.codec import merkle, vector
 from chainfl.protocol import combine as rules
+from chainfl.protocol.shares import equal, rank_shares
+from chainfl.protocol.terms import default_terms
 from chainfl.report import Bar, Report, bar, narrate, report
 from scripts.benches._command import bench_parser, show
 
@@ -91,7 +93,8 @@ def measure(turns: int) -> Report:
     times |= take_turns(rule_tasks(updates_KD), 5)
     with without_numba():
         times |= take_turns(plain_tasks(updates_KD), 5)
-    peak, allowed = combine_peak_bytes(), 2 * MODEL_BYTES + K * 4 * rules.CHUNK
+    peak = combine_peak_bytes()
+    allowed = 2 * MODEL_BYTES + K * 4 * rules.CHUNK
 
     ratios = {
         "codec.tree_ratio": (ratio(times, "tree", "flat sha256"), 4),
@@ -119,8 +122,11 @@ def measure(turns: int) -> Report:
 def codec_tasks() -> dict[str, Task]:
     """One model: its flat hash and its tree; a copy, and the ways to and from floats."""
     x = np.random.default_rng(SEED).normal(size=D).astype(np.float32)
-    u, data = vector.encode(x, SCALE), vector.to_bytes(vector.encode(x, SCALE))
-    x_out, u_out, copied = np.empty_like(x), np.empty_like(u), np.empty_like(x)
+    u = vector.encode(x, SCALE)
+    data = vector.to_bytes(vector.encode(x, SCALE))
+    x_out = np.empty_like(x)
+    u_out = np.empty_like(u)
+    copied = np.empty_like(x)
     return {
         "flat sha256": lambda: hashlib.sha256(data).digest(),
         "tree": lambda: merkle.root(u),
@@ -135,7 +141,8 @@ def codec_tasks() -> dict[str, Task]:
 
 def combine_tasks(updates_KD: NDArray[np.uint32]) -> dict[str, Task]:
     """K models: the greatest of each parameter, and their combination, from integers and from canonical bytes."""
-    updates, out = list(updates_KD), np.empty(D, np.uint32)
+    updates = list(updates_KD)
+    out = np.empty(D, np.uint32)
     in_bytes = list(updates_KD.astype(">u4"))
     shares = equal_shares()
     return {
@@ -147,9 +154,11 @@ def combine_tasks(updates_KD: NDArray[np.uint32]) -> dict[str, Task]:
 
 def rule_tasks(updates_KD: NDArray[np.uint32]) -> dict[str, Task]:
     """Rules that sort or compare K models; distances also between models as near as a round's are."""
-    updates, out = list(updates_KD), np.empty(D, np.uint32)
+    updates = list(updates_KD)
+    out = np.empty(D, np.uint32)
     near = list(2**31 + (updates_KD >> np.uint32(12)))
-    on_median, on_middle = rules.rank_shares(rules.middle, K), rules.rank_shares(rules.trimmed(2), K)
+    on_median = [0, *rank_shares(K, default_terms("median", D, 3, K))]
+    on_middle = [0, *rank_shares(K, default_terms("fedrob:b=2", D, 3, K))]
     return {
         "median": lambda: rules.combine_ranks(None, updates, on_median, out=out),
         "trimmed mean": lambda: rules.combine_ranks(None, updates, on_middle, out=out),
@@ -160,7 +169,8 @@ def rule_tasks(updates_KD: NDArray[np.uint32]) -> dict[str, Task]:
 
 def plain_tasks(updates_KD: NDArray[np.uint32]) -> dict[str, Task]:
     """The same work without numba."""
-    codec, combining = codec_tasks(), combine_tasks(updates_KD)
+    codec = codec_tasks()
+    combining = combine_tasks(updates_KD)
     tasks = {name: codec[name] for name in ("tree", "encode", "decode")} | {"combine": combining["combine"]}
     return {f"{name}, plain": task for name, task in tasks.items()}
 
@@ -185,7 +195,8 @@ def ratio(times: Times, name: str, yardstick: str) -> float:
 
 def combine_peak_bytes() -> int:
     """The most memory that combining K streamed models holds at once, the result included."""
-    updates, shares = [Drawn(seed) for seed in range(K)], equal_shares()
+    updates = [Drawn(seed) for seed in range(K)]
+    shares = equal_shares()
     rules.combine(None, updates, shares)  # what loading the kernels takes is not part of it
     tracemalloc.start()
     try:
@@ -197,7 +208,7 @@ def combine_peak_bytes() -> int:
 
 def equal_shares() -> list[int]:
     """Nothing for the head, equal shares for K updates, the remainder on the first."""
-    return [0, *rules.spread(range(K), rules.TOTAL)]
+    return [0, *equal([True] * K, rules.TOTAL)]
 
 
 def first_use_seconds() -> tuple[float, float]:
@@ -227,7 +238,8 @@ def without_numba() -> Iterator[None]:
 
 def table(found: Report) -> str:
     """The report for people."""
-    milliseconds, rates = found.metrics["milliseconds"], found.metrics["bytes_per_second"]
+    milliseconds = found.metrics["milliseconds"]
+    rates = found.metrics["bytes_per_second"]
     assert isinstance(milliseconds, dict)
     assert isinstance(rates, dict)
     lines = [f"{'':28}{'ms':>10}{'GB/s':>10}"]

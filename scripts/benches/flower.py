@@ -37,14 +37,15 @@ from chainfl.codec.vector import decode, encode
 from chainfl.learning.dataset import Samples
 from chainfl.learning.models import initial_flat
 from chainfl.learning.train import Job, Recipe, train_many
-from chainfl.protocol.combine import TOTAL, combine, spread
+from chainfl.protocol.combine import TOTAL, combine
+from chainfl.protocol.shares import equal
 data, out, rounds, clients, samples, batch, rate = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
 clients, samples = int(clients), int(samples)
 held = np.load(data)
 x, y = held["x"], held["y"]
 jobs = [Job(Samples(x, y, np.arange(k * samples, (k + 1) * samples)), k) for k in range(clients)]
 recipe, head = Recipe(rate, int(batch), 1), encode(initial_flat("mnist-cnn", 0), 20)
-rows, shares, times = np.empty((clients, len(head)), np.float32), [0, *spread(range(clients), TOTAL)], []
+rows, shares, times = np.empty((clients, len(head)), np.float32), [0, *equal([True] * clients, TOTAL)], []
 for round_ in range(int(rounds)):
     started = time.time()
     train_many("mnist-cnn", decode(head, 20), jobs, recipe, round_=round_, out_KD=rows)
@@ -221,10 +222,13 @@ def main(argv: list[str]) -> int:
 
 def measure(rounds: int, turns: int) -> Report:
     """All contenders in turn, and their bars."""
-    started, python = time.perf_counter(), peer_python("flower", REQUIREMENTS)
+    started = time.perf_counter()
+    python = peer_python("flower", REQUIREMENTS)
     seen: dict[str, list[Contender]] = {"ours": [], "flower": [], "flower, our step": []}
+
     with tempfile.TemporaryDirectory() as folder:
-        data, out = write_data(Path(folder)), Path(folder) / "out.json"
+        data = write_data(Path(folder))
+        out = Path(folder) / "out.json"
         sizes = [str(value) for value in (CLIENTS, SAMPLES, BATCH, RATE)]
         for turn in range(1, turns + 1):
             narrate(f"turn {turn} of {turns}: {rounds} rounds of ours, of Flower, of Flower with our step")
@@ -233,8 +237,10 @@ def measure(rounds: int, turns: int) -> Report:
             for name, step in (("flower", "plain"), ("flower, our step", "ours")):
                 there = [str(python), "-c", FLOWER, str(data), str(out), str(rounds), *sizes, step]
                 seen[name].append(contend(there, out))
+
         narrate("apart: a bare loop, update trees, and a committee's scoring")
         apart = run_apart([sys.executable, "-c", APART, str(data), str(out), str(max(2, turns)), *sizes], out)
+
     metrics = {
         "clients": CLIENTS,
         "samples": SAMPLES,
@@ -269,7 +275,8 @@ def bars_of(seen: Mapping[str, Sequence[Contender]], apart: Mapping[str, Sequenc
 
 def write_data(folder: Path) -> Path:
     """The first samples of the embedded digits, the same for all."""
-    dataset, count = load(), CLIENTS * SAMPLES
+    dataset = load()
+    count = CLIENTS * SAMPLES
     rows = np.random.default_rng(SEED).permutation(len(dataset.y))[:count]
     np.savez(folder / "data.npz", x=dataset.x[rows], y=dataset.y[rows])
     return folder / "data.npz"
@@ -282,16 +289,19 @@ def contend(command: Sequence[str], out: Path) -> Contender:
         OutsideError: it did not end well, or takes too long.
     """
     out.unlink(missing_ok=True)
-    launched, peak = time.time(), 0.0
+    launched = time.time()
+    peak = 0.0
     environment = {
         **os.environ,
         "FLWR_TELEMETRY_ENABLED": "0",
         "RAY_DEDUP_LOGS": "0",
         "PYTHONPATH": str(ROOT),
     }
+
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
     )
+
     while True:
         try:
             _, said = process.communicate(timeout=0.25)
@@ -301,6 +311,7 @@ def contend(command: Sequence[str], out: Path) -> Contender:
             if time.time() - launched > LONGEST:
                 process.kill()
                 raise OutsideError(f"a contender did not end within {LONGEST} s") from None
+
     if process.returncode or not out.exists():
         last = (said.strip() or "no reason given").splitlines()[-1]
         raise OutsideError(f"a contender ended with {process.returncode}: {last}")
@@ -343,7 +354,8 @@ def summed(each: Sequence[Contender]) -> dict[str, float]:
 
 def table(found: Report) -> str:
     """The report for people."""
-    contenders, apart = found.metrics["contenders"], found.metrics["apart_seconds"]
+    contenders = found.metrics["contenders"]
+    apart = found.metrics["apart_seconds"]
     assert isinstance(contenders, dict)
     assert isinstance(apart, dict)
     lines = [f"{'':20}{'warm s':>10}{'first s':>10}{'first 3 s':>10}{'PSS MB':>10}"]

@@ -6,34 +6,28 @@ Proofs over the most updates have the deepest tree that the terms allow with the
 """
 
 import hashlib
-import http.client
-import json
-import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import mean
 from typing import Any
 
-from chainfl import tools
 from chainfl.artifacts import load
 from chainfl.chain.abi import functions
 from chainfl.chain.evidence import encode_header
 from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
-from chainfl.codec.merkle import fold
-from chainfl.errors import ChainflError, OutsideError
+from chainfl.codec.text import hex_of
+from chainfl.errors import ChainflError
 from chainfl.protocol.shares import head_share
 from chainfl.protocol.term_table import TERMS, Unit
 from chainfl.protocol.terms import default_terms
 from chainfl.report import Bar, Report, bar, narrate, report
 from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
 from scripts.benches._command import bench_parser, show
+from scripts.benches._gas_node import DEPTH, TRANSACTION_GAS, Known, Node, anvil, known
 
 COMMITTEE = 5
-DEPTH = 16
 MOST_UPDATES = 128
 DEEPEST = 20
 MANY = 10_000
@@ -43,8 +37,6 @@ SALT = b"\x07" * 32
 CID = b"\x0c" * 32
 PHASE_SECONDS = 10_000
 ETHER = 10**18
-MINING_SECONDS = 30
-TRANSACTION_GAS = 16_777_216
 TRANSACTION_BYTES = 128 * 1024
 
 # What prototypes took; a quarter more is allowed.
@@ -68,117 +60,6 @@ ATTESTERS = (0, MAJORITY, COMMITTEE)
 BACKUPS = 2
 ROUND_LIMIT = 2_950_000
 ROUND_UPDATES = 14
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A model of which one leaf is known: enough to prove what stands in it."""
-
-    leaf: bytes
-    siblings: tuple[Digest, ...]
-
-    @property
-    def root(self) -> Digest:
-        """The root that leaf and path lead to."""
-        return fold(0, self.leaf, self.siblings)
-
-    @property
-    def item(self) -> bytes:
-        """The model's part of a proof."""
-        return self.leaf + b"".join(self.siblings)
-
-
-def known(name: str, depth: int = DEPTH) -> Known:
-    """A model that is a function of its name."""
-    leaf = b"".join(hashlib.sha256(f"{name}/{i}".encode()).digest() for i in range(8))
-    return Known(leaf, tuple(hashlib.sha256(f"{name}/path/{i}".encode()).digest() for i in range(depth)))
-
-
-@dataclass(slots=True)
-class Node:
-    """An anvil that lets anybody send."""
-
-    connection: http.client.HTTPConnection
-
-    def rpc(self, method: str, *parameters: object) -> Any:
-        """One JSON-RPC call."""
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
-        self.connection.request("POST", "/", body, {"Content-Type": "application/json"})
-        answer = json.loads(self.connection.getresponse().read())
-        if "error" in answer:
-            raise OutsideError(f"anvil: {method}: {answer['error'].get('message', answer['error'])}")
-        return answer["result"]
-
-    def send(self, sender: Address, to: Address | None, data: bytes, value: int = 0) -> dict[str, Any]:
-        """One transaction; answers its receipt."""
-        fields = {"from": _hex(sender), "data": _hex(data), "value": hex(value), "gas": hex(TRANSACTION_GAS)}
-        if to is not None:
-            fields["to"] = _hex(to)
-        digest = self.rpc("eth_sendTransaction", fields)
-        end = time.monotonic() + MINING_SECONDS
-        while (receipt := self.rpc("eth_getTransactionReceipt", digest)) is None:
-            if time.monotonic() > end:
-                raise OutsideError("anvil: a transaction is not mined; is the machine overloaded?")
-        if receipt["status"] != "0x1":
-            raise OutsideError(f"anvil: a transaction of {_hex(sender)} was refused: {data[:4].hex()}")
-        found: dict[str, Any] = receipt
-        return found
-
-    def batch(self, requests: Sequence[tuple[str, object, object]]) -> None:
-        """Many JSON-RPC calls in one request; all have to succeed."""
-        calls = [
-            {
-                "jsonrpc": "2.0",
-                "id": i,
-                "method": method,
-                "params": [first] if second is None else [first, second],
-            }
-            for i, (method, first, second) in enumerate(requests)
-        ]
-        self.connection.request("POST", "/", json.dumps(calls), {"Content-Type": "application/json"})
-        for answer in json.loads(self.connection.getresponse().read()):
-            if "error" in answer:
-                raise OutsideError(f"anvil: {answer['error'].get('message', answer['error'])}")
-
-    def read(self, contract: str, at: Address, name: str, *values: object) -> Any:
-        """A view's answer."""
-        function = functions(contract)[name]
-        call = {"to": _hex(at), "data": _hex(function.call_data(*values))}
-        answer = function.result(bytes.fromhex(self.rpc("eth_call", call, "latest")[2:]))
-        return answer[0] if len(answer) == 1 else answer
-
-
-@contextmanager
-def anvil() -> Iterator[Node]:
-    """A fresh chain on a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [str(tools.require("anvil")), "--port", str(port), "--silent", "--hardfork", "prague"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=MINING_SECONDS)
-    try:
-        node = Node(connection)
-        _wait(node)
-        node.rpc("anvil_autoImpersonateAccount", True)
-        yield node
-    finally:
-        connection.close()
-        process.terminate()
-        process.wait(timeout=MINING_SECONDS)
-
-
-def _wait(node: Node) -> None:
-    end = time.monotonic() + MINING_SECONDS
-    while True:
-        try:
-            node.rpc("eth_chainId")
-            return
-        except OSError as error:
-            node.connection.close()
-            if time.monotonic() > end:
-                raise OutsideError(f"anvil does not answer: {error}") from None
-            time.sleep(0.05)
 
 
 @dataclass(slots=True)
@@ -219,13 +100,17 @@ class Scene:
 
     def play_to_propose(self) -> dict[int, Known]:
         """Everybody acts until the proposer's turn; answers the updates by id."""
-        number, caller = self.number, who(1)
+        number = self.number
+        caller = who(1)
         self.draw(caller)
-        committee, proposers = self.ids("committee"), self.ids("proposers")
+        committee = self.ids("committee")
+        proposers = self.ids("proposers")
         out = set() if self.config.rule.is_elected else {*committee, proposers[0]}
+
         count = self.node.read("TrainingTask", self.task, "accountCount")
         depth = self.config.depth
         updates = {i: known(f"{number}/{i}", depth) for i in range(1, count + 1) if i not in out}
+
         for id_, update in updates.items():
             payload = worker_payload(update.root, CID, 100)
             self.call(who(id_), "commitUpdate", number, self.seal(who(id_), Phase.TRAIN, payload))
@@ -233,6 +118,7 @@ class Scene:
         for id_, update in updates.items():
             self.call(who(id_), "revealUpdate", number, update.root, CID, 100, SALT)
         self.call(caller, "advance", number)
+
         roots = [updates[i].root for i in self.ids("order")]
         vectors = [scores_of(self.config.rule, member, len(roots)) for member in committee]
         for id_, scores in zip(committee, vectors, strict=True):
@@ -241,12 +127,15 @@ class Scene:
         self.call(caller, "advance", number)
         for id_, scores in zip(committee, vectors, strict=True):
             self.call(who(id_), "revealScores", number, scores, SALT)
+
         self.call(caller, "tally", number, vectors)
         return updates
 
     def propose(self, model: Known, attesters: int = COMMITTEE) -> None:
         """The proposer posts a model, with shares where the rule leaves them to it; so many attest it."""
-        number, root, block = self.number, model.root, hashlib.sha256(model.root).digest()
+        number = self.number
+        root = model.root
+        block = hashlib.sha256(model.root).digest()
         proposer = self.node.read("TrainingTask", self.task, "currentProposer")
         shares = posted_shares(self.config, len(self.ids("order")))
         digest = keccak256(b"".join(each.to_bytes(32, "big") for each in shares)) if shares else bytes(32)
@@ -302,6 +191,7 @@ def who(id_: int) -> Address:
 def terms(rule: Rule, statistic: Statistic, updates: int, depth: int = DEPTH, alpha: int = WAD) -> TaskConfig:
     """Terms for this many workers, all of whom train and have a part where the rule allows it."""
     phases: dict[str, Any] = {term.name: PHASE_SECONDS for term in TERMS if term.unit is Unit.SECONDS}
+
     return replace(
         default_terms(rule.name_text, 64 << depth, COMMITTEE, updates),
         manifest=CID,
@@ -328,7 +218,7 @@ def scene(node: Node, config: TaskConfig) -> Scene:
     people = config.max_updates + COMMITTEE + (0 if config.rule.is_elected else 1)
     allocate = functions("StakeRegistry")["allocate"].call_data(built.task, ETHER)
     for id_ in range(1, people + 1):
-        node.rpc("anvil_setBalance", _hex(who(id_)), hex(10**24))
+        node.rpc("anvil_setBalance", hex_of(who(id_)), hex(10**24))
         node.send(who(id_), registry, allocate, ETHER)
         built.call(who(id_), "enrol")
     return built
@@ -342,11 +232,11 @@ def empty_scene(node: Node, config: TaskConfig) -> tuple[Scene, Address]:
         artifact = load(name)
         for library in artifact.links:
             if library not in libraries:
-                libraries[library] = _hex(deploy(library))
+                libraries[library] = hex_of(deploy(library))
         code = bytes.fromhex(artifact.link(libraries).removeprefix("0x"))
         return _address(node.send(who(0), None, code + arguments)["contractAddress"])
 
-    node.rpc("anvil_setBalance", _hex(who(0)), hex(10**24))
+    node.rpc("anvil_setBalance", hex_of(who(0)), hex(10**24))
     factory = deploy("TaskFactory", (1).to_bytes(32, "big") + (2).to_bytes(32, "big"))
     registry = _address(node.read("TaskFactory", factory, "registry"))
     data = functions("TaskFactory")["createTask"].call_data(config.as_tuple())
@@ -358,20 +248,23 @@ def empty_scene(node: Node, config: TaskConfig) -> tuple[Scene, Address]:
 
 def enrol_many(built: Scene, registry: Address, ids: Sequence[int]) -> None:
     """Enrol a crowd, many to a block."""
-    node, gas = built.node, hex(290_000)
+    node = built.node
+    gas = hex(290_000)
     node.rpc("evm_setAutomine", False)
-    allocate = _hex(functions("StakeRegistry")["allocate"].call_data(built.task, ETHER))
-    enrol = _hex(functions("TrainingTask")["enrol"].call_data())
+    allocate = hex_of(functions("StakeRegistry")["allocate"].call_data(built.task, ETHER))
+    enrol = hex_of(functions("TrainingTask")["enrol"].call_data())
+
     for first in range(0, len(ids), BATCH):
-        accounts = [_hex(who(id_)) for id_ in ids[first : first + BATCH]]
+        accounts = [hex_of(who(id_)) for id_ in ids[first : first + BATCH]]
         node.batch([("anvil_setBalance", account, hex(10**19)) for account in accounts])
         for to, data, value in ((registry, allocate, ETHER), (built.task, enrol, 0)):
             calls = [
-                {"from": account, "to": _hex(to), "data": data, "value": hex(value), "gas": gas}
+                {"from": account, "to": hex_of(to), "data": data, "value": hex(value), "gas": gas}
                 for account in accounts
             ]
             node.batch([("eth_sendTransaction", call, None) for call in calls])
             node.rpc("evm_mine")
+
     node.rpc("evm_setAutomine", True)
 
 
@@ -441,20 +334,25 @@ def measure(quick: bool) -> Report:
     sizes = (ROUND_UPDATES, 20) if quick else (ROUND_UPDATES, 20, 40, 100)
     by_function: dict[str, dict[str, float]] = {}
     totals: dict[str, int] = {}
+
     for updates in sizes:
         narrate(f"a round of softmax, {updates} workers, {COMMITTEE} validators")
         by_function[str(updates)], totals[str(updates)] = round_gas(Rule.SOFTMAX, Statistic.MEDIAN, updates)
+
     narrate("a tally by the mean")
     by_mean, _ = round_gas(Rule.SOFTMAX, Statistic.MEAN, 20)
     stake = stake_gas()
+
     narrate("proofs")
     proofs = {f"softmax, 20 updates, {n} attested": proof_gas(Rule.SOFTMAX, 20, n) for n in ATTESTERS}
+
     draws = {}
     if not quick:
         for rule in Rule:
             proofs[largest(rule)] = largest_proof_gas(rule)
         narrate(f"draws out of {MANY:,}: everybody enrols first")
         draws = {f"{BACKUPS} workers": draw_gas(MANY, BACKUPS), "20 workers": draw_gas(MANY, 20)}
+
     by_function["20"]["prove"] = proofs[f"softmax, 20 updates, {MAJORITY} attested"][0]
     metrics = {
         "gas_by_function": by_function,
@@ -466,6 +364,7 @@ def measure(quick: bool) -> Report:
         "bytes_by_proof": {name: size for name, (_, size) in proofs.items()},
         "gas_by_draw": draws,
     }
+
     found = bars(by_function, totals, proofs, draws)
     found.append(bar("gas.change of stake", stake, "<=", SLACK * STAKE_AIM))
     found.append(bar("gas.tally by mean", by_mean["tally"], "<=", SLACK * MEAN_TALLY_AIM))
@@ -507,11 +406,13 @@ def table(found: Report) -> str:
     totals = found.metrics["gas_by_round"]
     assert isinstance(by_function, dict)
     assert isinstance(totals, dict)
+
     sizes = list(by_function)
     lines = [f"{'gas per call':16}" + "".join(f"{'K = ' + size:>14}" for size in sizes)]
     for name in by_function[sizes[0]]:
         lines.append(f"{name:16}" + "".join(f"{by_function[size].get(name, 0):14,.0f}" for size in sizes))
     lines.append(f"{'whole round':16}" + "".join(f"{totals[size]:14,}" for size in sizes))
+
     lines += ["", f"{'bar':52}{'value':>14}{'limit':>14}"]
     lines += [
         f"{each.id:52}{each.value:14,.0f}{each.limit:14,.0f}  {'ok' if each.ok else 'MISSED'}"
@@ -529,10 +430,6 @@ def main(argv: Sequence[str]) -> int:
         narrate(f"gas: {error}")
         return error.exit_code
     return show(found, table, as_json=options.json)
-
-
-def _hex(data: bytes) -> str:
-    return "0x" + data.hex()
 
 
 def _address(text: str) -> Address:

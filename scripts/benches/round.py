@@ -40,7 +40,8 @@ from chainfl.errors import DataMissingError, LedgerError
 from chainfl.learning.datasets import load
 from chainfl.protocol import events
 from chainfl.report import Report, bar, narrate, report
-from chainfl.sim.replay import ReplayParticipant, read_trace, replay
+from chainfl.sim.dealing import ReplayParticipant
+from chainfl.sim.replay import read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
 from chainfl.workflows.audit import trace_task
@@ -113,7 +114,9 @@ def main(argv: list[str]) -> int:
 
 def measure(trainer: str, *, quick: bool) -> Report:
     """Play rounds on a chain, and again in memory."""
-    started, metrics, bars = time.perf_counter(), dict[str, object](), []
+    started = time.perf_counter()
+    metrics = dict[str, object]()
+    bars = []
     if trainer in ("torch", "both"):
         learning = measure_learning(
             Plan("torch", 3, SAMPLES // 10 if quick else SAMPLES, 1 if quick else EPOCHS)
@@ -136,8 +139,10 @@ def measure_learning(plan: Plan) -> dict[str, object]:
         computed = time.process_time()
         replayed = play_again(home)
         computed = time.process_time() - computed
+
     # The middle one of each: a machine's speed differs from minute to minute, and a round takes half of one.
-    chain, memory = median(one.seconds for one in rounds), median(replayed)
+    chain = median(one.seconds for one in rounds)
+    memory = median(replayed)
     return {
         **asdict(plan),
         "data": source,
@@ -169,13 +174,17 @@ def write_data(path: Path, samples: int) -> str:
     own = samples + round(samples * HELD_OUT / SAMPLES)
     rng = np.random.default_rng(SEED)
     try:
-        data, overlap = load("mnist", os.environ.get("CHAINFL_DATA")), False
+        data = load("mnist", os.environ.get("CHAINFL_DATA"))
+        overlap = False
     except DataMissingError:
-        data, overlap = load("mnist-embedded", None), True
+        data = load("mnist-embedded", None)
+        overlap = True
+
     if overlap:
         rows = np.concatenate([rng.permutation(len(data.y))[:own] for _ in range(PARTICIPANTS)])
     else:
         rows = rng.permutation(len(data.y))[: own * PARTICIPANTS]
+
     np.savez(
         path,
         x=data.x[rows],
@@ -208,16 +217,20 @@ def play_on_chain(home: Path, plan: Plan) -> tuple[list[Timeline], list[Mapping[
         learning_rate=0.05,
         local_epochs=plan.epochs,
     )
+
     more = {"dataset": f"npz:{home / 'data.npz'}", "partition": "client", "trainer": plan.trainer}
     with devnet(home) as net:
-        w3, keys = open_rpc(net.rpc_url), make_keys(home, ["sponsor", *(person.name for person in people)])
+        w3 = open_rpc(net.rpc_url)
+        keys = make_keys(home, ["sponsor", *(person.name for person in people)])
         created = open_task(net, w3, keys, people, terms, narrate)
         for number, person in enumerate(people):
             start_node(net, person, number, PARTICIPANTS, "client", SEED, more | {"json-logs": True})
+
         reader = TaskReader(w3, created.address, net.chain_id, created.block)
         enrol(net, w3, keys, people)
         rounds = list(follow(net.rpc_url, reader, plan.rounds, list(net.processes.values())))
         trace = trace_task(reader, DirectoryStore(home / "store"))
+
     (home / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
     return rounds, [step for person in people for step in steps_of(home / "logs" / f"{person.name}.log")]
 
@@ -250,7 +263,8 @@ def new_blocks(url: str, seconds: float) -> Iterator[None]:
 
 def follow(url: str, reader: TaskReader, rounds: int, pids: Sequence[int]) -> Iterator[Timeline]:
     """Stamp the task's events as they come, and yield each round when it has ended."""
-    told, line = 0, Timeline(0, 0.0)
+    told = 0
+    line = Timeline(0, 0.0)
     for _ in new_blocks(url, LONGEST):
         reader.refresh()
         now = time.time()
@@ -268,6 +282,7 @@ def follow(url: str, reader: TaskReader, rounds: int, pids: Sequence[int]) -> It
                     f"({_spans(line.phases)})"
                 )
                 yield line
+
         told = len(reader.log)
         if line.ended and line.number >= rounds:
             return
@@ -328,7 +343,8 @@ def play_again(home: Path) -> list[float]:
         for number in range(PARTICIPANTS)
     }
     prepared = _timed(lambda: list(replay(replace(told, rounds=[]), described)))
-    seconds, started = [], time.perf_counter()
+    seconds = []
+    started = time.perf_counter()
     for one in replay(told, described):
         if not one.same:
             raise LedgerError(f"round {one.round}: the replay gives another model than the chain")

@@ -178,6 +178,7 @@ def _asked(known: Sequence[Net], options: argparse.Namespace) -> list[Net]:
 def _report(results: Sequence[tuple[Sequence[Net], list[Result]]], options: argparse.Namespace) -> int:
     survivors = [r.mutant.name for asked, group in results for r in group if not r.is_caught(asked)]
     count = sum(len(group) for _, group in results)
+
     if options.json:
         rows = [
             {
@@ -197,6 +198,7 @@ def _report(results: Sequence[tuple[Sequence[Net], list[Result]]], options: argp
         if survivors:
             sys.stdout.write(f"survivors: {', '.join(survivors)}\n")
         sys.stdout.write(f"{count - len(survivors)} caught, {len(survivors)} survived\n")
+
     return SURVIVED if survivors else 0
 
 

@@ -147,8 +147,10 @@ def run(net: Net, switched: Switch) -> str | None:
             )
         except subprocess.TimeoutExpired:
             return f"took longer than {SECONDS} s"
+
     if done.returncode == 0 or (done.returncode == _NO_TESTS and not net.is_forge):
         return None
+
     failed = first_failure(done.stdout)
     if done.returncode != _FAILED or failed is None:
         tail = (done.stdout + done.stderr).strip()[-800:]

@@ -39,7 +39,9 @@ def pytest_configure() -> None:
 
 def switch_contracts(number: int) -> None:
     """Every EVM of this process mines for the mutant's address, and takes contracts of any size."""
-    block_env, cfg_env, evm = pyrevm.BlockEnv, pyrevm.CfgEnv, pyrevm.EVM
+    block_env = pyrevm.BlockEnv
+    cfg_env = pyrevm.CfgEnv
+    evm = pyrevm.EVM
 
     def mined(**fields: Any) -> Any:
         return block_env(coinbase=coinbase(number), **fields)

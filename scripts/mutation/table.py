@@ -131,6 +131,7 @@ def _mutant(number: int, row: dict[str, Any]) -> Mutant:
     if unknown or missing:
         name = row.get("name", f"row {number}")
         raise InputError(f"mutant {name}: unknown fields {sorted(unknown)}, missing fields {sorted(missing)}")
+
     edits = row.get("edits") or [{key: row[key] for key in ("file", "at", "to", "shape") if key in row}]
     return Mutant(
         number,

@@ -166,6 +166,7 @@ def _table(lines: Sequence[Line], prices: Prices) -> str:
         "| what | who pays | gas | ETH on Ethereum | on Ethereum | bytes | on OP Mainnet | on Base |",
         "|---|---|---|---|---|---|---|---|",
     ]
+
     for line in lines:
         ether = line.gas * prices.ethereum_gwei * 1e-9
         dollars = [
@@ -173,6 +174,7 @@ def _table(lines: Sequence[Line], prices: Prices) -> str:
             on_rollup(line, prices.op_gwei, prices),
             on_rollup(line, prices.base_gwei, prices),
         ]
+
         first, second, third = map(_dollars, dollars)
         rows.append(
             f"| {line.name} | {line.payer} | {line.gas:,} | {ether:.5f} | {first} "

@@ -84,6 +84,7 @@ def page() -> str:
         *_ends(),
         _note(height),
     ]
+
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-labelledby="title about">\n'
@@ -138,8 +139,10 @@ def _paragraph(lines: Sequence[str], x: int, y: int) -> str:
 def _flow(step: tuple[str, str, str, str]) -> str:
     """A curve from the right edge of one card to the left edge of the next."""
     from_phase, from_lane, to_phase, to_lane = step
-    x1, y1 = _middle(from_phase) + CARD_WIDTH // 2, _centre(from_lane)
-    x2, y2 = _middle(to_phase) - CARD_WIDTH // 2, _centre(to_lane)
+    x1 = _middle(from_phase) + CARD_WIDTH // 2
+    y1 = _centre(from_lane)
+    x2 = _middle(to_phase) - CARD_WIDTH // 2
+    y2 = _centre(to_lane)
     middle = (x1 + x2) // 2
     return f'<path class="flow" d="M{x1} {y1} C{middle} {y1} {middle} {y2} {x2} {y2}"/>'
 
@@ -155,7 +158,8 @@ def _tally() -> str:
 def _verdict() -> str:
     """From the proof, past the committee, up to the contract."""
     x = _middle("Challenge") + CARD_WIDTH // 2
-    bottom, top = _centre("Anybody"), _centre("Contract")
+    bottom = _centre("Anybody")
+    top = _centre("Contract")
     return f'<path class="flow" d="M{x} {bottom} C{x + 26} {bottom} {x + 26} {top + 10} {x + 1} {top + 8}"/>'
 
 

@@ -49,6 +49,7 @@ def render(said: Sequence[Said], title: str) -> str:
         _line(each, when, index) for index, (each, when) in enumerate(zip(said, shortened(said), strict=True))
     ]
     dots = "".join(f'<circle class="dot" cx="{20 + 18 * each}" cy="20" r="5.5"/>' for each in range(3))
+
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(title)}">\n'

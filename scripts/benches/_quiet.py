@@ -1,0 +1,109 @@
+"""Measuring on a machine that others use: disturbed turns are thrown away and counted, what cannot be told is said."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median, quantiles
+
+import psutil  # type: ignore[import-untyped]
+
+from chainfl.report import Bar, Op, bar
+
+MOST_FOREIGN = 0.1
+"""Part of all cores that others may use during a sample that counts."""
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds of one turn, and the part of all cores that others used meanwhile."""
+
+    seconds: float
+    foreign: float
+
+
+@dataclass(slots=True)
+class Samples:
+    """What a contender showed: quiet turns count, disturbed ones are counted."""
+
+    kept: list[float] = field(default_factory=list)
+    disturbed: list[float] = field(default_factory=list)
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample, or count it as disturbed."""
+        (self.kept if sample.foreign <= MOST_FOREIGN else self.disturbed).append(sample.seconds)
+
+    def plain(self) -> dict[str, object]:
+        """The median with its quartiles, and how many turns were thrown away."""
+        low, middle, high = spread(self.kept) if self.kept else (None, None, None)
+        return {
+            "median": middle,
+            "low": low,
+            "high": high,
+            "kept": len(self.kept),
+            "disturbed": len(self.disturbed),
+        }
+
+
+def busy_seconds() -> float:
+    """What all cores of the machine have computed, for whomever."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+    user, nice, system, _idle, _wait, irq, soft, steal = map(int, fields[:8])
+    return (user + nice + system + irq + soft + steal) / TICKS
+
+
+def own_seconds(pids: Sequence[int]) -> float:
+    """What these processes, their descendants and this one have computed."""
+    total = 0.0
+    for pid in (os.getpid(), *pids):
+        with suppress(psutil.Error):
+            root = psutil.Process(pid)
+            each = (root,) if pid == os.getpid() else (root, *root.children(recursive=True))
+            for process in each:
+                with suppress(psutil.Error):
+                    total += sum(process.cpu_times()[:4])
+    return total
+
+
+def sample(turn: Callable[[], float], pids: Sequence[int]) -> Sample:
+    """Play a turn, which says its own seconds, and see what others computed meanwhile."""
+    started, busy, own = time.perf_counter(), busy_seconds(), own_seconds(pids)
+
+    seconds = turn()
+
+    foreign = (busy_seconds() - busy) - (own_seconds(pids) - own)
+    whole = (time.perf_counter() - started) * (os.cpu_count() or 1)
+    return Sample(seconds, max(0.0, foreign) / whole)
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile."""
+    if len(values) < 2:
+        return values[0], values[0], values[0]
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low, median(values), high
+
+
+def judged(
+    name: str, above: Samples, below: Samples, op: Op, limit: float
+) -> tuple[Bar | None, Mapping[str, object]]:
+    """The ratio of two medians as a bar, with its spread; no bar where the spread crosses the limit."""
+    if not above.kept or not below.kept:
+        return None, {"id": name, "verdict": "undecided", "why": "every turn was disturbed"}
+
+    (low_a, mid_a, high_a), (low_b, mid_b, high_b) = spread(above.kept), spread(below.kept)
+    ratio, low, high = mid_a / mid_b, low_a / high_b, high_a / low_b
+    told = {
+        "id": name,
+        "ratio": round(ratio, 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        "limit": limit,
+    }
+    if low < limit < high:
+        return None, told | {"verdict": "undecided", "why": "the spread crosses the limit"}
+    made = bar(name, round(ratio, 3), op, limit)
+    return made, told | {"verdict": "ok" if made.ok else "missed"}
