@@ -1,0 +1,1 @@
+"""Digits, learned with Flower."""
