@@ -41,5 +41,14 @@ def swap_bytes(word: Any) -> Any:
 
 def has_sha_instructions() -> bool:
     """Whether numba compiles for an x86 processor with SHA instructions."""
+    return {"+sha", "+sse4.1"} <= _features()
+
+
+def has_wide_registers() -> bool:
+    """Whether numba compiles for an x86 processor whose vector registers have upper halves (AVX)."""
+    return "+avx" in _features()
+
+
+def _features() -> set[str]:
     features = cpu_target.target_context.codegen().magic_tuple()[2]
-    return {"+sha", "+sse4.1"} <= set(features.split(","))
+    return set(features.split(","))
