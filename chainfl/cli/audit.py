@@ -10,10 +10,9 @@ import click
 
 from chainfl.cli.audit_output import plain_bundle, plain_plan, plain_rounds, show_audit, show_export
 from chainfl.cli.chain_options import (
-    connect,
+    TaskOnChain,
     fee_options,
     limit_options,
-    open_reader,
     open_sender,
     parse_address,
     rpc_options,
@@ -42,7 +41,6 @@ def audit() -> None:
     short_help="Write all evidence of a task to one file.",
     epilog="Example: chainfl audit export --task 0x… --store dir:./store --out task.car",
 )
-@rpc_options
 @task_options
 @store_option
 @click.option("--round", "number", type=int, help="Only this round's blobs.")
@@ -53,10 +51,7 @@ def audit() -> None:
 )
 @json_option
 def export(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
+    task: TaskOnChain,
     store: str,
     number: int | None,
     every: bool,
@@ -70,14 +65,14 @@ def export(
 
     _one_of(number, every)
     started = time.perf_counter()
-    connection = connect(rpc_url, chain_id)
+    connection = task.connect()
     done = export_bundle(
         connection.w3,
         connection.chain_id,
-        parse_address(task),
+        parse_address(task.address),
         open_store(store),
         out,
-        from_block=from_block,
+        from_block=task.from_block,
         number=number,
         block=block,
         on_progress=narrate,
@@ -162,8 +157,7 @@ def verify(
     send: bool,
     keystore: Path | None,
     password_file: Path | None,
-    max_parameters: int,
-    max_memory_mib: int,
+    limits: Limits,
     as_json: bool,
 ) -> int:
     """Redo settled rounds: draw, commitments, roots, inclusion, scores, shares, model, record, rewards.
@@ -174,7 +168,6 @@ def verify(
     _expect_sense(bundle is not None, block_hash is not None, challenge, send, keystore is not None)
 
     started = time.perf_counter()
-    limits = Limits(max_parameters, max_memory_mib << 20)
 
     if bundle is not None:
         metrics, ok = _verify_bundle(bundle, block_hash, task, number, limits)
@@ -182,7 +175,7 @@ def verify(
         if task is None or store is None:
             raise InputError("--task and --store are needed to audit a chain; --bundle F audits a file")
         _check_places(task, store)
-        online = _Online(rpc_url, chain_id, task, from_block, store, limits)
+        online = _Online(TaskOnChain(rpc_url, chain_id, task, from_block), store, limits)
         if challenge:
             key = (keystore, password_file) if send and keystore is not None else None
             metrics, ok = _challenge(online, number, key)
@@ -205,10 +198,7 @@ def _check_places(task: str, store: str) -> None:
 class _Online:
     """Where a chain and its blobs are."""
 
-    rpc_url: str
-    chain_id: int | None
-    task: str
-    from_block: int
+    task: TaskOnChain
     store: str
     limits: Limits
 
@@ -230,11 +220,11 @@ def _verify_chain(online: _Online, number: int | None) -> tuple[dict[str, object
     from chainfl.store.address import open_store
     from chainfl.workflows.audit import audit as redo
 
-    reader = open_reader(connect(online.rpc_url, online.chain_id), online.task, online.from_block)
+    reader = online.task.open_reader()
     audited = list(redo(reader, open_store(online.store), number, online.limits))
     if number is not None and not audited:
         raise InputError(f"round {number} of this task is not settled; {reader.task.round.number} is running")
-    return {"task": online.task, "rounds": plain_rounds(audited)}, bool(audited) and _is_ok(audited)
+    return {"task": online.task.address, "rounds": plain_rounds(audited)}, bool(audited) and _is_ok(audited)
 
 
 def _verify_bundle(
@@ -284,8 +274,8 @@ def _challenge(
     from chainfl.workflows.audit import audit_round, played_rounds
     from chainfl.workflows.challenge import challenge_standing, past_challenge
 
-    connection = connect(online.rpc_url, online.chain_id)
-    reader = open_reader(connection, online.task, online.from_block)
+    connection = online.task.connect()
+    reader = online.task.open_reader(connection)
     store = open_store(online.store)
     played = {one.number: one for one in played_rounds(reader)}
     task = reader.task
@@ -302,10 +292,14 @@ def _challenge(
         ledger = None
         if key is not None:
             sender = open_sender(connection, *key)
-            ledger = ChainLedger(connection.w3, sender, reader, parse_address(online.task))
+            ledger = ChainLedger(connection.w3, sender, reader, parse_address(online.task.address))
         done = challenge_standing(connection.w3, task, store, ledger)
     answer = {"state": done.state, "message": done.message, "plan": plain_plan(done.plan)}
-    return {"task": online.task, "rounds": plain_rounds(audited), "challenge": answer}, _is_ok(audited)
+    return {
+        "task": online.task.address,
+        "rounds": plain_rounds(audited),
+        "challenge": answer,
+    }, _is_ok(audited)
 
 
 def _one_of(number: int | None, every: bool) -> None:

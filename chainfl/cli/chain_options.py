@@ -10,7 +10,7 @@ import click
 
 from chainfl.codec.text import ETHER
 from chainfl.errors import InputError
-from chainfl.limits import DEFAULT_LIMITS
+from chainfl.limits import DEFAULT_LIMITS, Limits
 from chainfl.report import narrate
 
 if TYPE_CHECKING:
@@ -95,15 +95,44 @@ def chosen_caps() -> "FeeCaps":
     return FeeCaps.of_gwei(meta.get("chainfl.max_fee"), meta.get("chainfl.max_priority_fee"))
 
 
-def task_options(command: F) -> F:
-    """`--task` and `--from-block`."""
-    command = _from_block_option(command)
-    return click.option("--task", required=True, envvar="CHAINFL_TASK", help="Address of the task.")(command)
+@dataclass(frozen=True, slots=True)
+class TaskOnChain:
+    """The task that a command is about and the endpoint that serves its chain, both as typed."""
+
+    rpc_url: str
+    chain_id: int | None
+    address: str
+    from_block: int
+
+    def connect(self) -> "Connection":
+        """Open the endpoint, and refuse the wrong chain."""
+        return connect(self.rpc_url, self.chain_id)
+
+    def open_reader(self, connection: "Connection | None" = None) -> "TaskReader":
+        """The task, read over this connection, or over a new one."""
+        return open_reader(connection or self.connect(), self.address, self.from_block)
+
+
+def task_options(command: Callable[..., int]) -> Callable[..., int]:
+    """`rpc_options`, `--task` and `--from-block`; the command gets them as `task`, a `TaskOnChain`."""
+    command = _from_block_option(_with_task_on_chain(command))
+    option = click.option("--task", required=True, envvar="CHAINFL_TASK", help="Address of the task.")
+    return rpc_options(option(command))
+
+
+def _with_task_on_chain(command: Callable[..., int]) -> Callable[..., int]:
+    @wraps(command)
+    def with_task(rpc_url: str, chain_id: int | None, task: str, from_block: int, **others: Any) -> int:
+        return command(task=TaskOnChain(rpc_url, chain_id, task, from_block), **others)
+
+    return with_task
 
 
 def task_argument(command: Callable[..., int]) -> Callable[..., int]:
-    """The task by its address alone, or by `--task` as elsewhere; and `--from-block`."""
+    """As `task_options`, with the task by its address alone, or by `--task` as elsewhere."""
+    command = _with_task_on_chain(command)
 
+    @rpc_options
     @_from_block_option
     @click.option("--task", envvar="CHAINFL_TASK", help="Address of the task, in place of TASK.")
     @click.argument("address", metavar="[TASK]", required=False)
@@ -164,8 +193,16 @@ def whose(keystore: Path | None, account: str | None) -> "Address":
     return address_of(keystore)
 
 
-def limit_options(command: F) -> F:
-    """`--max-parameters`, `--max-memory-mib`: refuse a task that is too large before a byte of it is fetched."""
+def limit_options(command: Callable[..., int]) -> Callable[..., int]:
+    """`--max-parameters`, `--max-memory-mib`: refuse a task that is too large before a byte of it is fetched.
+
+    The command gets them as `limits`.
+    """
+
+    @wraps(command)
+    def with_limits(max_parameters: int, max_memory_mib: int, **others: Any) -> int:
+        return command(limits=Limits(max_parameters, max_memory_mib << 20), **others)
+
     command = click.option(
         "--max-memory-mib",
         type=int,
@@ -173,7 +210,7 @@ def limit_options(command: F) -> F:
         show_default=True,
         envvar="CHAINFL_MAX_MEMORY_MIB",
         help="Refuse a round whose models take more MiB of memory.",
-    )(command)
+    )(with_limits)
 
     # Added last, so that it stands first in the help.
     return click.option(
@@ -249,20 +286,11 @@ class OwnTask:
     reader: "TaskReader"
 
 
-def open_own_task(
-    task: str,
-    *,
-    rpc_url: str,
-    chain_id: int | None,
-    from_block: int,
-    keystore: Path,
-    password_file: Path | None,
-) -> OwnTask:
-    """Connect, unlock the key, and open the task; takes what the shared options give."""
-    connection = connect(rpc_url, chain_id)
+def open_own_task(task: TaskOnChain, keystore: Path, password_file: Path | None) -> OwnTask:
+    """Connect, unlock the key, and open the task."""
+    connection = task.connect()
     sender = open_sender(connection, keystore, password_file)
-    reader = open_reader(connection, task, from_block)
-    return OwnTask(connection, parse_address(task), sender, reader)
+    return OwnTask(connection, parse_address(task.address), sender, task.open_reader(connection))
 
 
 def parse_address(text: str) -> "Address":

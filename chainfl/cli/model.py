@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from chainfl.cli.chain_options import (
-    connect,
+    TaskOnChain,
     limit_options,
-    open_reader,
     rpc_options,
     store_option,
     task_options,
@@ -33,7 +32,6 @@ def model() -> None:
     short_help="Write a round's model to a file.",
     epilog="Example: chainfl model export --task 0x… --store dir:./store --round 3 --out model.safetensors",
 )
-@rpc_options
 @task_options
 @store_option
 @click.option(
@@ -62,10 +60,7 @@ def model() -> None:
 @limit_options
 @json_option
 def export(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
+    task: TaskOnChain,
     store: str,
     number: int | None,
     out: Path,
@@ -75,8 +70,7 @@ def export(
     dataset: str | None,
     peft: Path | None,
     onnx: Path | None,
-    max_parameters: int,
-    max_memory_mib: int,
+    limits: Limits,
     as_json: bool,
 ) -> int:
     """Write the model of a final round as safetensors, from chain and store alone, and a statement of its origin."""
@@ -86,9 +80,7 @@ def export(
     if app is None and (peft or onnx or dataset):
         raise InputError("--peft and --onnx need the task's app: give --app FILE")
     signer = _signer(keystore, password_file)
-    reader = open_reader(connect(rpc_url, chain_id), task, from_block)
-    limits = Limits(max_parameters, max_memory_mib << 20)
-    exported = export_model(reader, open_store(store), out.name, number, signer, limits)
+    exported = export_model(task.open_reader(), open_store(store), out.name, number, signer, limits)
     beside = write_export(exported, out)
     if app is not None:
         _write_more(app, exported.file, dataset, peft, onnx)
@@ -183,7 +175,7 @@ def verify(
             about = read_model_file(file.read_bytes()).about
         except OSError as error:
             raise InputError(f"{file}: {error.strerror or error}") from None
-        reader = open_reader(connect(rpc_url, chain_id), hex_of(about.task), from_block)
+        reader = TaskOnChain(rpc_url, chain_id, hex_of(about.task), from_block).open_reader()
 
     done = verify_model(file, statement=statement, bundle=bundle, block_hash=trusted, reader=reader)
     told = done.statement

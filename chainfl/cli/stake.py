@@ -10,12 +10,12 @@ import click
 
 from chainfl.cli.chain_options import (
     Connection,
+    TaskOnChain,
     account_options,
     check_keystore,
     connect,
     key_options,
     open_own_task,
-    open_reader,
     open_sender,
     parse_address,
     parse_ether,
@@ -149,14 +149,10 @@ def add(amount: str, enrol: bool, admission: Path | None, as_json: bool, **where
     show_default=True,
     help="Home of its node, where the privacy that --dp has spent is written down.",
 )
-@rpc_options
 @task_options
 @json_option
 def show(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
+    task: TaskOnChain,
     keystore: Path | None,
     account: str | None,
     home: Path,
@@ -170,8 +166,8 @@ def show(
     from chainfl.protocol.views import earnings
 
     who = whose(keystore, account)
-    connection = connect(rpc_url, chain_id)
-    now = open_reader(connection, task, from_block).refresh()
+    connection = task.connect()
+    now = task.open_reader(connection).refresh()
     registry = registry_of(connection, now.address)
     with outside("reading the balance"):
         balance = connection.w3.eth.get_balance(checksum(who))
@@ -196,16 +192,15 @@ def show(
 
 
 @stake.command(epilog="Example: chainfl stake claim --task 0x… --keystore key.json")
-@rpc_options
 @task_options
 @key_options
 @json_option
-def claim(task: str, as_json: bool, **where: Any) -> int:
+def claim(task: TaskOnChain, keystore: Path, password_file: Path | None, as_json: bool) -> int:
     """Pull all that the account has earned in a task."""
     from chainfl.chain.ledger import ChainLedger
     from chainfl.protocol.views import unclaimed_rounds
 
-    own = open_own_task(task, **where)
+    own = open_own_task(task, keystore, password_file)
     rounds = unclaimed_rounds(own.reader.refresh(), own.sender.address)
     ledger = ChainLedger(own.connection.w3, own.sender, own.reader, own.address)
 
@@ -213,7 +208,7 @@ def claim(task: str, as_json: bool, **where: Any) -> int:
     parts = [rounds[first : first + MOST_ROUNDS] for first in range(0, len(rounds), MOST_ROUNDS)]
     claimed = sum(ledger.claim(part) for part in parts or [[]])
 
-    metrics = {"task": task, "rounds": rounds, "claimed_wei": str(claimed)}
+    metrics = {"task": task.address, "rounds": rounds, "claimed_wei": str(claimed)}
     return finish(report("stake-claim", metrics), as_json, _show)
 
 
@@ -303,14 +298,10 @@ def set_operator_(address: str, as_json: bool, **where: Any) -> int:
     epilog="Example: chainfl stake operator show --task 0x… --account 0x…",
 )
 @account_options
-@rpc_options
 @task_options
 @json_option
 def show_operator(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
+    task: TaskOnChain,
     keystore: Path | None,
     account: str | None,
     as_json: bool,
@@ -320,13 +311,13 @@ def show_operator(
     from chainfl.codec.text import hex_of
 
     owner = whose(keystore, account)
-    connection = connect(rpc_url, chain_id)
-    address = parse_address(task)
+    connection = task.connect()
+    address = parse_address(task.address)
     key = operator_named(connection.w3, registry_of(connection, address), address, owner)
-    now = open_reader(connection, task, from_block).refresh()
+    now = task.open_reader(connection).refresh()
     accepted = now.operators[key].since if now.operator_of.get(owner) == key else None
     metrics = {
-        "task": task,
+        "task": task.address,
         "owner": hex_of(owner),
         "operator": _key_text(key),
         "acts_from_round": accepted,

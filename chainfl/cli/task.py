@@ -8,11 +8,11 @@ import click
 
 from chainfl.cli.chain_options import (
     Connection,
+    TaskOnChain,
     check_keystore,
     connect,
     key_options,
     open_own_task,
-    open_reader,
     open_sender,
     parse_address,
     rpc_options,
@@ -232,25 +232,22 @@ def list_tasks(rpc_url: str, chain_id: int | None, factory: str, as_json: bool) 
 
 
 @task.command(short_help="Show where a task stands.", epilog="Example: chainfl task show 0x…")
-@rpc_options
 @task_argument
 @click.option("--store", envvar="CHAINFL_STORE", help="Where the manifest lies: tells model and data set.")
 @json_option
-def show(
-    rpc_url: str, chain_id: int | None, task: str, from_block: int, store: str | None, as_json: bool
-) -> int:
+def show(task: TaskOnChain, store: str | None, as_json: bool) -> int:
     """Show where a task stands, what it trains, all its terms, and what it waits for."""
     from chainfl.chain.send import checksum
     from chainfl.protocol.terms import needed_accounts
     from chainfl.protocol.views import staked_internals
     from chainfl.store.address import open_store
 
-    parse_address(task)
+    parse_address(task.address)
     blobs = open_store(store) if store else None
-    now = open_reader(connect(rpc_url, chain_id), task, from_block).refresh()
+    now = task.open_reader().refresh()
     unread = "unknown: give --store, where the manifest lies"
     metrics: dict[str, object] = {
-        "task": task,
+        "task": task.address,
         "sponsor": checksum(now.sponsor),
         "rule": now.config.rule.name_text,
         "round": now.round.number,
@@ -274,7 +271,6 @@ def show(
 @task.command(
     short_help="Tell a task's rounds as data.", epilog="Example: chainfl task trace 0x… --json > trace.json"
 )
-@rpc_options
 @task_argument
 @click.option(
     "--store",
@@ -282,15 +278,12 @@ def show(
     help="Where the manifest lies; a trace with it can be played again alone.",
 )
 @json_option
-def trace(
-    rpc_url: str, chain_id: int | None, task: str, from_block: int, store: str | None, as_json: bool
-) -> int:
+def trace(task: TaskOnChain, store: str | None, as_json: bool) -> int:
     """Tell a task's rounds as data: terms, seeds, stakes, who acted, each attempt's outcome, model roots."""
     from chainfl.store.address import open_store
     from chainfl.workflows.audit import trace_task
 
-    reader = open_reader(connect(rpc_url, chain_id), task, from_block)
-    metrics = trace_task(reader, open_store(store) if store else None)
+    metrics = trace_task(task.open_reader(), open_store(store) if store else None)
     answer = report("task-trace", metrics)
     rounds = metrics["rounds"]
     assert isinstance(rounds, list)
@@ -301,16 +294,15 @@ def trace(
 @task.command(
     short_help="End a task; its sponsor only.", epilog="Example: chainfl task abandon 0x… --keystore key.json"
 )
-@rpc_options
 @task_argument
 @key_options
 @json_option
-def abandon(task: str, as_json: bool, **where: Any) -> int:
+def abandon(task: TaskOnChain, keystore: Path, password_file: Path | None, as_json: bool) -> int:
     """End a task with its current round; the sponsor only. Run again once it has ended to take back the escrow."""
     from chainfl.chain.abi import functions
     from chainfl.types import Phase
 
-    own = open_own_task(task, **where)
+    own = open_own_task(task, keystore, password_file)
     now = own.reader.refresh()
     if now.round.phase is not Phase.ENDED and not now.ending:
         own.sender.send(own.address, functions("TrainingTask")["abandon"].call_data())
@@ -322,7 +314,7 @@ def abandon(task: str, as_json: bool, **where: Any) -> int:
         refunded = now.escrow
         own.sender.send(own.address, functions("TrainingTask")["refund"].call_data())
 
-    metrics = {"task": task, "phase": now.round.phase.name.title(), "refunded_wei": str(refunded)}
+    metrics = {"task": task.address, "phase": now.round.phase.name.title(), "refunded_wei": str(refunded)}
     return finish(report("task-abandon", metrics), as_json, _show_abandoned)
 
 

@@ -7,24 +7,22 @@ from pathlib import Path
 import click
 
 from chainfl.cli.chain_options import (
+    TaskOnChain,
     chosen_caps,
-    connect,
     key_options,
     limit_options,
-    open_reader,
     open_signer,
     parse_address,
-    rpc_options,
     store_option,
     task_options,
 )
+from chainfl.limits import Limits
 
 
 @click.command(
     short_help="Follow a task and convict liars.",
     epilog="Example: chainfl watch --task 0x… --store dir:./store --keystore key.json",
 )
-@rpc_options
 @task_options
 @store_option
 @key_options
@@ -32,22 +30,18 @@ from chainfl.cli.chain_options import (
 @click.option("--poll-seconds", default=1.0, show_default=True, help="Pause between looks at the chain.")
 @click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
 def watch(
-    rpc_url: str,
-    chain_id: int | None,
-    task: str,
-    from_block: int,
+    task: TaskOnChain,
     store: str,
     keystore: Path,
     password_file: Path | None,
-    max_parameters: int,
-    max_memory_mib: int,
+    limits: Limits,
     poll_seconds: float,
     json_logs: bool,
 ) -> int:
     """Follow a task, redo each proposal as it appears, note and prove lies; no stake and no data are needed."""
     from chainfl.chain.ledger import ChainLedger
     from chainfl.chain.send import Sender, SendSettings
-    from chainfl.limits import Limits, check_size
+    from chainfl.limits import check_size
     from chainfl.logs import set_up_logs
     from chainfl.node.loop import persist
     from chainfl.node.status import Status
@@ -56,7 +50,7 @@ def watch(
 
     set_up_logs(as_json=json_logs)
     signer = open_signer(keystore, password_file)
-    address = parse_address(task)
+    address = parse_address(task.address)
     blobs = open_store(store)
     stop = threading.Event()
     costs = SendSettings(caps=chosen_caps())
@@ -64,9 +58,9 @@ def watch(
         signal.signal(number, lambda *_: stop.set())
 
     def meet() -> ChainLedger:
-        connection = connect(rpc_url, chain_id)
-        reader = open_reader(connection, task, from_block)
-        check_size(reader.refresh().config, Limits(max_parameters, max_memory_mib << 20))
+        connection = task.connect()
+        reader = task.open_reader(connection)
+        check_size(reader.refresh().config, limits)
         sender = Sender(connection.w3, signer, connection.chain_id, costs, connection.endpoints.others)
         return ChainLedger(connection.w3, sender, reader, address)
 
