@@ -8,7 +8,7 @@ and the random seed, is taken as told.
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from chainfl.errors import ChainflError, LedgerLieError
 from chainfl.protocol import actions, enrolment, events, operators, proposers, settlement
@@ -30,6 +30,7 @@ _ANYBODY: Final = Address(b"")
 _WHAT_RULES_RAISE: Final = (ChainflError, AssertionError, LookupError, ValueError, TypeError, OverflowError)
 """What a history that cannot be makes of rules that were written for those that can."""
 
+E = TypeVar("E", bound=events.Event)
 Listed = events.Silent | events.Credited
 Ending = events.PhaseEntered | events.TrainExtended | events.RoundEnded
 
@@ -54,6 +55,19 @@ class _Stakes:
         """Amounts are the registry's affair."""
         del account, task, kind, finder
         return Slashed(0, 0)
+
+
+_REDONE: dict[type[events.Event], Callable[[Task, Any], None]] = {}
+
+
+def _redoes(kind: type[E]) -> Callable[[Callable[[Task, E], None]], Callable[[Task, E], None]]:
+    """Marks the function that does what an event of this kind says again, by the rules."""
+
+    def listed(redo: Callable[[Task, E], None]) -> Callable[[Task, E], None]:
+        _REDONE[kind] = redo
+        return redo
+
+    return listed
 
 
 def check(task: Task, event: events.Event) -> None:
@@ -123,6 +137,7 @@ def _in_time(task: Task, sender: Address) -> Call:
 # Who takes part
 
 
+@_redoes(events.Admitted)
 def _admitted(task: Task, event: events.Admitted) -> None:
     # Nobody can redo the proof from events: that the list names the account is taken as told.
     is_new = event.account not in task.accounts and event.account not in task.roles
@@ -130,6 +145,7 @@ def _admitted(task: Task, event: events.Admitted) -> None:
     _expect(task, event, is_new and has_list, "one who is new, in a task that has a list of who may join")
 
 
+@_redoes(events.Enrolled)
 def _enrolled(task: Task, event: events.Enrolled) -> None:
     role = task.roles.get(event.account, Role.NONE)
     before = task.roles.copy()
@@ -140,12 +156,14 @@ def _enrolled(task: Task, event: events.Enrolled) -> None:
     _same(task, event, expected)
 
 
+@_redoes(events.Left)
 def _left(task: Task, event: events.Left) -> None:
     account = task.accounts[event.account]
     is_known = account.is_enrolled and account.id == event.id
     _expect(task, event, is_known, f"one who takes part, as {account.id}")
 
 
+@_redoes(events.WeightSet)
 def _weight_set(task: Task, event: events.WeightSet) -> None:
     copy = task.trial()
     account = _by_id(task, event.id)
@@ -157,12 +175,14 @@ def _weight_set(task: Task, event: events.WeightSet) -> None:
     _same(task, event, copy.events[0])
 
 
+@_redoes(events.Absent)
 def _absent(task: Task, event: events.Absent) -> None:
     copy = task.trial()
     enrolment.note_absent(copy, _in_time(task, _ANYBODY), _Stakes(), event.round, [event.id])
     _same(task, event, copy.events[0])
 
 
+@_redoes(events.OperatorSet)
 def _operator_set(task: Task, event: events.OperatorSet) -> None:
     copy = task.trial()
     if event.operator == NO_ADDRESS:
@@ -182,6 +202,7 @@ def _by_id(task: Task, id_: Id) -> Address:
 # Draw
 
 
+@_redoes(events.DrawOpened)
 def _draw_opened(task: Task, event: events.DrawOpened) -> None:
     round_ = task.round
     _expect(task, event, event.round == round_.number, f"round {round_.number}")
@@ -190,11 +211,13 @@ def _draw_opened(task: Task, event: events.DrawOpened) -> None:
     _expect(task, event, has_enough(task), "enough participants to draw from")
 
 
+@_redoes(events.ElectionDropped)
 def _election_dropped(task: Task, event: events.ElectionDropped) -> None:
     stands = task.round.phase is Phase.DRAW and task.elected is not None
     _expect(task, event, stands and event.round == task.round.number, "a committee that waits for its draw")
 
 
+@_redoes(events.Drawn)
 def _drawn(task: Task, event: events.Drawn) -> None:
     _expect(task, event, task.round.drawn is None, "one draw in a round")
     copy = task.trial()
@@ -205,23 +228,27 @@ def _drawn(task: Task, event: events.Drawn) -> None:
 # What participants do
 
 
+@_redoes(events.UpdateCommitted)
 def _update_committed(task: Task, event: events.UpdateCommitted) -> None:
     copy = task.trial()
     sender = _by_id(task, event.id)
     actions.commit_update(copy, _in_time(task, sender), event.round, event.commitment)
 
 
+@_redoes(events.UpdateRevealed)
 def _update_revealed(task: Task, event: events.UpdateRevealed) -> None:
     opened = (event.root, event.cid, event.samples, event.salt)
     _opened_by_one(task, event.id, lambda copy, call: actions.reveal_update(copy, call, event.round, *opened))
 
 
+@_redoes(events.ScoresCommitted)
 def _scores_committed(task: Task, event: events.ScoresCommitted) -> None:
     copy = task.trial()
     sender = _by_id(task, event.id)
     actions.commit_scores(copy, _in_time(task, sender), event.round, event.commitment)
 
 
+@_redoes(events.ScoresRevealed)
 def _scores_revealed(task: Task, event: events.ScoresRevealed) -> None:
     opened = (event.scores, event.salt)
     _opened_by_one(task, event.id, lambda copy, call: actions.reveal_scores(copy, call, event.round, *opened))
@@ -238,6 +265,7 @@ def _opened_by_one(task: Task, id_: Id, reveal: Callable[[Task, Call], None]) ->
     return reveal(task.trial(), _in_time(task, last))
 
 
+@_redoes(events.Proposed)
 def _proposed(task: Task, event: events.Proposed) -> None:
     _expect(task, event, task.round.proposal is None, "one proposal in an attempt")
     copy = task.trial()
@@ -246,6 +274,7 @@ def _proposed(task: Task, event: events.Proposed) -> None:
     actions.propose(copy, _in_time(task, sender), event.round, event.attempt, *posted)
 
 
+@_redoes(events.Voted)
 def _voted(task: Task, event: events.Voted) -> None:
     copy = task.trial()
     sender = _by_id(task, event.id)
@@ -254,11 +283,13 @@ def _voted(task: Task, event: events.Voted) -> None:
     actions.vote(copy, _in_time(task, sender), event.round, event.attempt, *named, event.attests)
 
 
+@_redoes(events.LieProven)
 def _lie_proven(task: Task, event: events.LieProven) -> None:
     _expect_attempt(task, event)
     _expect(task, event, event.expected != event.found, "two values that differ")
 
 
+@_redoes(events.Convicted)
 def _convicted(task: Task, event: events.Convicted) -> None:
     round_ = task.round
     _expect_attempt(task, event)
@@ -281,6 +312,7 @@ def _expect_attempt(task: Task, event: events.LieProven | events.Convicted) -> N
 # What the rules decide
 
 
+@_redoes(events.Tallied)
 def _tallied(task: Task, event: events.Tallied) -> None:
     round_ = task.round
     is_due = round_.phase is Phase.TALLY and round_.tally is None
@@ -293,29 +325,35 @@ def _tallied(task: Task, event: events.Tallied) -> None:
     _same(task, event, expected)
 
 
+@_redoes(events.HeadDropped)
 def _head_dropped(task: Task, event: events.HeadDropped) -> None:
     _expect(task, event, loses_head(task), "a head that a majority could not get, and one before it")
     _same(task, event, events.HeadDropped(task.round.number, task.head_root, task.head_block))
 
 
+@_redoes(events.Silent)
 def _silent(task: Task, event: events.Silent) -> None:
     _by_id(task, event.id)
     here = (task.round.number, task.round.phase)
     _expect(task, event, (event.round, event.phase) == here, f"round {here[0]} in {here[1].name.title()}")
 
 
+@_redoes(events.Credited)
 def _credited(task: Task, event: events.Credited) -> None:
     _expect(task, event, 0 < event.amount <= task.escrow, f"something out of the {task.escrow} wei of escrow")
 
 
+@_redoes(events.PhaseEntered)
 def _phase_entered(task: Task, event: events.PhaseEntered) -> None:
     _compare_end(task, event, event.deadline - phase_seconds(task.config, event.phase))
 
 
+@_redoes(events.TrainExtended)
 def _train_extended(task: Task, event: events.TrainExtended) -> None:
     _compare_end(task, event, event.deadline - task.config.train_seconds)
 
 
+@_redoes(events.RoundEnded)
 def _round_ended(task: Task, event: events.RoundEnded) -> None:
     _expect(task, event, not _is_settled(task), "one end of a round")
     _compare_end(task, event, task.round.deadline)
@@ -383,6 +421,7 @@ def _is_settled(task: Task) -> bool:
 # Money and ends
 
 
+@_redoes(events.Claimed)
 def _claimed(task: Task, event: events.Claimed) -> None:
     account = task.accounts.get(event.account)
     known = {(n, account.id) for n in event.rounds} & task.claimed if account is not None else set()
@@ -392,12 +431,14 @@ def _claimed(task: Task, event: events.Claimed) -> None:
     _same(task, event, copy.events[0])
 
 
+@_redoes(events.Abandoned)
 def _abandoned(task: Task, event: events.Abandoned) -> None:
     copy = task.trial()
     proposers.abandon(copy, _in_time(task, task.sponsor))
     _same(task, event, copy.events[0])
 
 
+@_redoes(events.TaskEnded)
 def _ended(task: Task, event: events.TaskEnded) -> None:
     round_ = task.round
     is_over = _is_settled(task) or (round_.phase is Phase.DRAW and round_.drawn is None)
@@ -405,39 +446,8 @@ def _ended(task: Task, event: events.TaskEnded) -> None:
     _expect(task, event, event.round == round_.number and is_over and is_last, "the end of the last round")
 
 
+@_redoes(events.Refunded)
 def _refunded(task: Task, event: events.Refunded) -> None:
     copy = task.trial()
     settlement.refund(copy, _in_time(task, task.sponsor))
     _same(task, event, copy.events[0])
-
-
-_REDONE: dict[type[events.Event], Callable[[Task, Any], None]] = {
-    events.Admitted: _admitted,
-    events.Enrolled: _enrolled,
-    events.Left: _left,
-    events.WeightSet: _weight_set,
-    events.Absent: _absent,
-    events.OperatorSet: _operator_set,
-    events.DrawOpened: _draw_opened,
-    events.ElectionDropped: _election_dropped,
-    events.Drawn: _drawn,
-    events.PhaseEntered: _phase_entered,
-    events.TrainExtended: _train_extended,
-    events.UpdateCommitted: _update_committed,
-    events.UpdateRevealed: _update_revealed,
-    events.ScoresCommitted: _scores_committed,
-    events.ScoresRevealed: _scores_revealed,
-    events.Tallied: _tallied,
-    events.Proposed: _proposed,
-    events.Voted: _voted,
-    events.LieProven: _lie_proven,
-    events.Convicted: _convicted,
-    events.HeadDropped: _head_dropped,
-    events.Silent: _silent,
-    events.Credited: _credited,
-    events.RoundEnded: _round_ended,
-    events.Claimed: _claimed,
-    events.Abandoned: _abandoned,
-    events.TaskEnded: _ended,
-    events.Refunded: _refunded,
-}

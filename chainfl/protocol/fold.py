@@ -6,7 +6,7 @@ Events that the rules could not have told are refused (`cross_check`); `take` be
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from chainfl.protocol import cross_check, events
 from chainfl.protocol import draw as drawing
@@ -19,6 +19,19 @@ from chainfl.protocol.settlement import worker_pay
 from chainfl.protocol.state import Account, Pay, Proposal, RevealedUpdate, Scores, Task, Update
 from chainfl.protocol.tally import as_flags, has_quorum, is_target_reached, tally_of
 from chainfl.types import Outcome, Phase
+
+E = TypeVar("E", bound=events.Event)
+_HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {}
+
+
+def _takes(kind: type[E]) -> Callable[[Callable[[Task, E, int], None]], Callable[[Task, E, int], None]]:
+    """Marks the function that changes a task as an event of this kind says."""
+
+    def listed(handler: Callable[[Task, E, int], None]) -> Callable[[Task, E, int], None]:
+        _HANDLERS[kind] = handler
+        return handler
+
+    return listed
 
 
 def fold(task: Task, event: events.Event, block_number: int) -> None:
@@ -39,10 +52,12 @@ def take(task: Task, event: events.Event, block_number: int) -> None:
         handler(task, event, block_number)
 
 
+@_takes(events.Admitted)
 def _admitted(task: Task, event: events.Admitted, _: int) -> None:
     task.roles[event.account] = event.role
 
 
+@_takes(events.Enrolled)
 def _enrolled(task: Task, event: events.Enrolled, _: int) -> None:
     account = task.accounts.get(event.account)
     if account is None:
@@ -51,16 +66,19 @@ def _enrolled(task: Task, event: events.Enrolled, _: int) -> None:
     task.accounts[event.account] = replace(account, is_enrolled=True)
 
 
+@_takes(events.Left)
 def _left(task: Task, event: events.Left, _: int) -> None:
     task.accounts[event.account] = replace(task.accounts[event.account], is_enrolled=False)
 
 
+@_takes(events.Absent)
 def _absent(task: Task, event: events.Absent, _: int) -> None:
     account = task.by_id(event.id)
     missed = 0 if event.times == MOST_MISSED else event.times
     task.accounts[account.address] = replace(account, missed=missed, absent_in=event.round)
 
 
+@_takes(events.WeightSet)
 def _weight_set(task: Task, event: events.WeightSet, _: int) -> None:
     account = task.by_id(event.id)
     task.eligible += (event.weight > 0) - (account.weight > 0)
@@ -68,24 +86,29 @@ def _weight_set(task: Task, event: events.WeightSet, _: int) -> None:
     task.accounts[account.address] = replace(account, weight=event.weight, active_from=event.active_from)
 
 
+@_takes(events.OperatorSet)
 def _operator_set(task: Task, event: events.OperatorSet, _: int) -> None:
     set_operator(task, event.owner, event.operator, event.from_round)
 
 
+@_takes(events.DrawOpened)
 def _draw_opened(task: Task, event: events.DrawOpened, _: int) -> None:
     task.round.draw_block = event.block_number
 
 
+@_takes(events.ElectionDropped)
 def _election_dropped(task: Task, _event: events.ElectionDropped, _: int) -> None:
     task.elected = None
 
 
+@_takes(events.Drawn)
 def _drawn(task: Task, event: events.Drawn, _: int) -> None:
     workers = event.workers if event.limited else None
     task.round.drawn = drawing.Drawn(event.committee, event.proposers, workers)
     task.round.expected, task.round.seed, task.elected = event.expected, event.seed, None
 
 
+@_takes(events.PhaseEntered)
 def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
     round_ = task.round
     round_.phase, round_.deadline = event.phase, event.deadline
@@ -97,29 +120,35 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
             task.elected_at = event.deadline - task.config.propose_seconds
 
 
+@_takes(events.TrainExtended)
 def _train_extended(task: Task, event: events.TrainExtended, _: int) -> None:
     task.round.extended, task.round.deadline = True, event.deadline
 
 
+@_takes(events.UpdateCommitted)
 def _update_committed(task: Task, event: events.UpdateCommitted, _: int) -> None:
     task.round.updates[event.id] = Update(event.commitment)
     forget_absence(task, task.by_id(event.id))
 
 
+@_takes(events.UpdateRevealed)
 def _update_revealed(task: Task, event: events.UpdateRevealed, _: int) -> None:
     update = task.round.updates[event.id]
     revealed = RevealedUpdate(event.root, event.cid, event.samples)
     task.round.updates[event.id] = replace(update, revealed=revealed)
 
 
+@_takes(events.ScoresCommitted)
 def _scores_committed(task: Task, event: events.ScoresCommitted, _: int) -> None:
     task.round.scores[event.id] = Scores(event.commitment)
 
 
+@_takes(events.ScoresRevealed)
 def _scores_revealed(task: Task, event: events.ScoresRevealed, _: int) -> None:
     task.round.scores[event.id] = replace(task.round.scores[event.id], revealed=event.scores)
 
 
+@_takes(events.Tallied)
 def _tallied(task: Task, event: events.Tallied, _: int) -> None:
     elected = event.elected or None
     tally = tally_of(task)
@@ -133,34 +162,41 @@ def _tallied(task: Task, event: events.Tallied, _: int) -> None:
     task.ending = task.ending or is_target_reached(task.config, event.head_score)
 
 
+@_takes(events.Proposed)
 def _proposed(task: Task, event: events.Proposed, _: int) -> None:
     task.round.proposal = Proposal(event.id, event.model_root, event.block, event.shares)
 
 
+@_takes(events.Voted)
 def _voted(task: Task, event: events.Voted, _: int) -> None:
     task.round.votes[event.id] = event.attests
 
 
+@_takes(events.FindingNoted)
 def _noted(task: Task, event: events.FindingNoted, block_number: int) -> None:
     task.notes[event.note] = block_number
 
 
+@_takes(events.Convicted)
 def _convicted(task: Task, event: events.Convicted, _: int) -> None:
     task.round.convicted |= {event.id}
     task.escrow += event.to_escrow
 
 
+@_takes(events.Silent)
 def _silent(task: Task, event: events.Silent, _: int) -> None:
     if event.phase is Phase.CHALLENGE:
         task.round.absent |= {event.id}
 
 
+@_takes(events.Credited)
 def _credited(task: Task, event: events.Credited, _: int) -> None:
     task.escrow -= event.amount
     task.owed += event.amount
     task.credits[event.account] = task.credits.get(event.account, 0) + event.amount
 
 
+@_takes(events.RoundEnded)
 def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
     task.escrow -= event.workers_paid
     task.owed += event.workers_paid
@@ -175,6 +211,7 @@ def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
     begin_next(task)
 
 
+@_takes(events.Claimed)
 def _claimed(task: Task, event: events.Claimed, _: int) -> None:
     task.owed -= event.amount
     task.credits.pop(event.account, None)
@@ -184,44 +221,16 @@ def _claimed(task: Task, event: events.Claimed, _: int) -> None:
         task.claimed.update((number, account.id) for number in paid)
 
 
+@_takes(events.Abandoned)
 def _abandoned(task: Task, _event: events.Abandoned, _: int) -> None:
     task.ending = True
 
 
+@_takes(events.TaskEnded)
 def _ended(task: Task, _event: events.TaskEnded, _: int) -> None:
     task.round.phase, task.elected = Phase.ENDED, None
 
 
+@_takes(events.Refunded)
 def _refunded(task: Task, event: events.Refunded, _: int) -> None:
     task.escrow -= event.amount
-
-
-_HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {
-    events.Admitted: _admitted,
-    events.Enrolled: _enrolled,
-    events.Left: _left,
-    events.WeightSet: _weight_set,
-    events.Absent: _absent,
-    events.OperatorSet: _operator_set,
-    events.DrawOpened: _draw_opened,
-    events.ElectionDropped: _election_dropped,
-    events.Drawn: _drawn,
-    events.PhaseEntered: _phase_entered,
-    events.TrainExtended: _train_extended,
-    events.UpdateCommitted: _update_committed,
-    events.UpdateRevealed: _update_revealed,
-    events.ScoresCommitted: _scores_committed,
-    events.ScoresRevealed: _scores_revealed,
-    events.Tallied: _tallied,
-    events.Proposed: _proposed,
-    events.Voted: _voted,
-    events.FindingNoted: _noted,
-    events.Convicted: _convicted,
-    events.Silent: _silent,
-    events.Credited: _credited,
-    events.RoundEnded: _round_ended,
-    events.Claimed: _claimed,
-    events.Abandoned: _abandoned,
-    events.TaskEnded: _ended,
-    events.Refunded: _refunded,
-}

@@ -278,23 +278,22 @@ class Task:
 
         Its list of events starts empty.
         """
-        return replace(
-            self,
-            round=self.round.draft(),
-            accounts=self.accounts.copy(),
-            addresses=self.addresses.copy(),
-            roles=self.roles.copy(),
-            operators=self.operators.copy(),
-            operator_of=self.operator_of.copy(),
-            credits=self.credits.copy(),
-            pays=self.pays.copy(),
-            claimed=set(self.claimed),
-            notes=self.notes.copy(),
-            events=[],
-        )
+        copy = self._with_own_people()
+        copy.credits = self.credits.copy()
+        copy.pays = self.pays.copy()
+        copy.claimed = set(self.claimed)
+        copy.notes = self.notes.copy()
+        return copy
 
     def trial(self) -> "Task":
         """A draft for one action in which nobody has earned anything yet: what the action adds can be read off it."""
+        copy = self._with_own_people()
+        copy.credits = SharedMap()
+        copy.pays = SharedMap()
+        return copy
+
+    def _with_own_people(self) -> "Task":
+        """A copy with its own round, participants and list of events; its money is still shared with this one."""
         return replace(
             self,
             round=self.round.draft(),
@@ -303,8 +302,6 @@ class Task:
             roles=self.roles.copy(),
             operators=self.operators.copy(),
             operator_of=self.operator_of.copy(),
-            credits=SharedMap(),
-            pays=SharedMap(),
             events=[],
         )
 
