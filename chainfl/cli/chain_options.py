@@ -203,24 +203,25 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
     def with_limits(max_parameters: int, max_memory_mib: int, **others: Any) -> int:
         return command(limits=Limits(max_parameters, max_memory_mib << 20), **others)
 
-    command = click.option(
+    memory = click.option(
         "--max-memory-mib",
         type=int,
         default=DEFAULT_LIMITS.memory >> 20,
         show_default=True,
         envvar="CHAINFL_MAX_MEMORY_MIB",
         help="Refuse a round whose models take more MiB of memory.",
-    )(with_limits)
-
-    # Added last, so that it stands first in the help.
-    return click.option(
+    )
+    parameters = click.option(
         "--max-parameters",
         type=int,
         default=DEFAULT_LIMITS.parameters,
         show_default=True,
         envvar="CHAINFL_MAX_PARAMETERS",
         help="Refuse a task whose models have more parameters.",
-    )(command)
+    )
+
+    # What is added last stands first in the help.
+    return parameters(memory(with_limits))
 
 
 @dataclass(frozen=True, slots=True)

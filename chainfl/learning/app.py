@@ -116,13 +116,7 @@ class App:
         ]
 
     def train(
-        self,
-        head_D: Flat,
-        job: Job,
-        round_: int,
-        *,
-        device: str = "cpu",
-        out_D: Flat | None = None,
+        self, head_D: Flat, job: Job, round_: int, *, device: str = "cpu", out_D: Flat | None = None
     ) -> Flat:
         """The update: the head after the user's training. The head itself is out of the user's reach.
 

@@ -105,13 +105,7 @@ class BuiltIn:
         return initial_flat(self.spec.model, self.spec.initial_seed)
 
     def train(
-        self,
-        head_D: Flat,
-        job: Job,
-        round_: int,
-        *,
-        device: str = "cpu",
-        out_D: Flat | None = None,
+        self, head_D: Flat, job: Job, round_: int, *, device: str = "cpu", out_D: Flat | None = None
     ) -> Flat:
         """The update of one client."""
         spec = self.spec

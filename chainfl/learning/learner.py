@@ -50,13 +50,7 @@ class Learner(Protocol):
         ...
 
     def train(
-        self,
-        head_D: Flat,
-        job: Job,
-        round_: int,
-        *,
-        device: str = "cpu",
-        out_D: Flat | None = None,
+        self, head_D: Flat, job: Job, round_: int, *, device: str = "cpu", out_D: Flat | None = None
     ) -> Flat:
         """The update; the same for the same head, job, round and number of threads."""
         ...

@@ -1,7 +1,7 @@
 """A node's trainer: the manifest's model and recipe, the participant's own data."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from chainfl.learning.taskapp import is_app, task_app
 from chainfl.learning.train import train
 from chainfl.learning.trainer import Trainer, record_layout, spec_of_manifest
 from chainfl.node.settings import NodeSettings
+from chainfl.node.wrapped import WrappedTrainer
 from chainfl.ports import Floats, Judgement, Ledger
 from chainfl.ports import Trainer as AnyTrainer
 from chainfl.protocol.combine import combine
@@ -160,27 +161,11 @@ def _app_trainer(settings: NodeSettings, manifest: AnyManifest, app: App) -> Tra
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EndedInTime:
+@dataclass(slots=True)
+class EndedInTime(WrappedTrainer):
     """A trainer whose calls end with the phase: what has not ended by then is worth nothing, and the round goes on."""
 
-    inner: Trainer
     ledger: Ledger
-
-    @property
-    def layout(self) -> Layout:
-        """The tensors of the model."""
-        return self.inner.layout
-
-    @property
-    def samples(self) -> int:
-        """How many samples a training pass uses."""
-        return self.inner.samples
-
-    @property
-    def told(self) -> Mapping[str, float]:
-        """What the last training told of itself."""
-        return self.inner.told
 
     def train(self, head_D: Floats, round_: int) -> Floats:
         """The update, if it is done before Train ends."""
@@ -199,7 +184,7 @@ class EndedInTime:
 def ended_in_time(trainer: AnyTrainer, ledger: Ledger) -> AnyTrainer:
     """The same trainer; a user's app is ended at the phase's deadline, whatever it does."""
     is_app_trainer = isinstance(trainer, Trainer) and isinstance(trainer.learner, App)
-    return EndedInTime(trainer, ledger) if is_app_trainer else trainer  # type: ignore[arg-type]
+    return EndedInTime(trainer, ledger) if is_app_trainer else trainer
 
 
 def rehearse(trainer: AnyTrainer, first_D: Vector, config: TaskConfig) -> None:

@@ -4,13 +4,13 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from chainfl.codec.records import Layout
 from chainfl.node.journal import SqliteJournal
+from chainfl.node.wrapped import WrappedTrainer
 from chainfl.ports import Floats, Judgement, Trainer
 from chainfl.types import Address
 
@@ -80,32 +80,15 @@ def spent_in(home: Path, chain_id: int, task: Address, accounts: Sequence[Addres
 
 
 @dataclass(slots=True)
-class PrivateTrainer:
+class PrivateTrainer(WrappedTrainer):
     """A trainer whose updates are clipped and noised; each is written into the account before it can leave."""
 
-    inner: Trainer
     protect: Callable[[Floats, Floats], Floats]
     noise: float
     delta: float
     account: Callable[[Sequence[tuple[float, int]], float], float]
     journal: SqliteJournal
     on_spent: Callable[[float], None] = field(default=lambda _: None)
-
-    @property
-    def layout(self) -> Layout:
-        """The tensors of the model."""
-        return self.inner.layout
-
-    @property
-    def samples(self) -> int:
-        """How many samples a training pass uses."""
-        return self.inner.samples
-
-    @property
-    def told(self) -> Mapping[str, float]:
-        """What the last training told of itself; it stays with the node."""
-        told: Mapping[str, float] = getattr(self.inner, "told", {})
-        return told
 
     def train(self, head_D: Floats, round_: int) -> Floats:
         """The private update. A round's update is made once: what is sealed is in the journal and not made again."""

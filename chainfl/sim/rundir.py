@@ -26,10 +26,11 @@ from chainfl.sim.quick import QuickNetwork
 from chainfl.sim.robust.play import Memory
 from chainfl.sim.run import RoundMetrics, head_of
 from chainfl.sim.runfiles import CHECKPOINT, EXPERIMENT, METRICS, read_json, write_whole
-from chainfl.sim.selfish import SelfishFacts
+from chainfl.sim.selfish import Selfish, SelfishFacts
 from chainfl.sim.simulation import TASK, Simulation
 
 Facts = TypeVar("Facts", RoundMetrics, SelfishFacts)
+Played = TypeVar("Played", Experiment, Selfish)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def open_folder(folder: Path, plain: Mapping[str, Any]) -> None:
         raise InputError(f"{folder} holds a run: go on with --resume {folder}, or name another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / EXPERIMENT, json.dumps(plain, indent=2) + "\n")
+        write_plan(folder, plain)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}") from None
 
@@ -79,20 +80,30 @@ def lengthen(folder: Path, plan: Plan, rounds: int | None) -> Plan:
     Raises:
         InputError: the run has more already.
     """
-    if rounds is None or rounds == plan.experiment.rounds:
-        return plan
-    expect_more(folder, plan.experiment.rounds, rounds)
-    longer = replace(plan, experiment=replace(plan.experiment, rounds=rounds))
-    write_whole(folder / EXPERIMENT, json.dumps(_plain(longer), indent=2) + "\n")
+    longer = replace(plan, experiment=with_rounds(folder, plan.experiment, rounds))
+    write_plan(folder, _plain(longer))
     return longer
 
 
-def expect_more(folder: Path, before: int, rounds: int) -> None:
-    """Refuse to make a run shorter."""
+def with_rounds(folder: Path, experiment: Played, rounds: int | None) -> Played:
+    """The experiment with so many rounds in all; as it is without a number.
+
+    Raises:
+        InputError: the run has more already.
+    """
+    before = experiment.rounds
+    if rounds is None:
+        return experiment
     if rounds < before:
         raise InputError(
             f"{folder}: the run has {before} rounds, and --rounds counts them all: give more than {before}"
         )
+    return replace(experiment, rounds=rounds)
+
+
+def write_plan(folder: Path, plain: Mapping[str, Any]) -> None:
+    """Write down what is run in a folder."""
+    write_whole(folder / EXPERIMENT, json.dumps(plain, indent=2) + "\n")
 
 
 def _plain(plan: Plan) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from typing import Any, Final
 from chainfl.codec.vector import to_bytes
 from chainfl.errors import InputError
 from chainfl.learning.train import Recipe
-from chainfl.sim.rundir import expect_more, forget_other_heads, open_folder, read_facts, read_head
+from chainfl.sim.rundir import (
+    forget_other_heads,
+    open_folder,
+    read_facts,
+    read_head,
+    with_rounds,
+    write_plan,
+)
 from chainfl.sim.runfiles import CHECKPOINT, EXPERIMENT, METRICS, read_json, write_whole
 from chainfl.sim.selfish import Selfish, SelfishFacts, SelfishProgress, first_progress
 
@@ -51,11 +58,8 @@ def lengthen(folder: Path, plan: SelfishPlan, rounds: int | None) -> SelfishPlan
     Raises:
         InputError: the run has more already.
     """
-    if rounds is None or rounds == plan.experiment.rounds:
-        return plan
-    expect_more(folder, plan.experiment.rounds, rounds)
-    longer = replace(plan, experiment=replace(plan.experiment, rounds=rounds))
-    write_whole(folder / EXPERIMENT, json.dumps(_plain(longer), indent=2) + "\n")
+    longer = replace(plan, experiment=with_rounds(folder, plan.experiment, rounds))
+    write_plan(folder, _plain(longer))
     return longer
 
 
