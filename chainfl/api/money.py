@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from chainfl.api import schemas
 from chainfl.api.convert import phase_name, place, who
-from chainfl.api.source import PlacedEvent
+from chainfl.api.source import PlacedEvent, in_phases
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.text import hex_of
 from chainfl.protocol import events, rewards
@@ -20,13 +20,10 @@ from chainfl.types import Slash as SlashReason
 def slash_rows(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Slash]:
     """Every slash, with the registry's event of where the stake went."""
     splits = [logged for logged in log if isinstance(logged.event, events.Slashed)]
-    phase = Phase.DRAW
     found = []
-    for logged in log:
+    for phase, logged in in_phases(log):
         event = logged.event
-        if isinstance(event, events.PhaseEntered):
-            phase = event.phase
-        elif isinstance(event, events.Silent):
+        if isinstance(event, events.Silent):
             taken = _take_split(splits, logged, task.by_id(event.id).address)
             found.append(_silence(task, logged, event, _kind(taken, phase), taken))
         elif isinstance(event, events.Convicted):

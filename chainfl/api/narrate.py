@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from chainfl.api import schemas
 from chainfl.api.convert import phase_name, place
-from chainfl.api.source import PlacedEvent
+from chainfl.api.source import PlacedEvent, in_phases
 from chainfl.audit.narrate import tell
 from chainfl.codec.text import short_hex
-from chainfl.protocol import events
 from chainfl.protocol.state import Task
-from chainfl.types import Address, Phase
+from chainfl.types import Address
 
 
 def steps_of(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Step]:
@@ -19,18 +18,14 @@ def steps_of(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Step]:
         known = task.accounts.get(account)
         return f"#{known.id}" if known is not None else short_hex(account)
 
-    phase = Phase.DRAW
     found = []
-    for logged in log:
-        event = logged.event
-        if isinstance(event, events.PhaseEntered):
-            phase = event.phase
-        sentence = tell(task, event, name_of)
+    for phase, logged in in_phases(log):
+        sentence = tell(task, logged.event, name_of)
         if sentence is None:
             continue
         step = schemas.Step(
             phase=phase_name(phase),
-            event=type(event).__name__,
+            event=type(logged.event).__name__,
             text=_written(sentence.text),
             tone=sentence.tone,
             place=place(logged),

@@ -5,26 +5,15 @@ from collections.abc import Iterable, Iterator
 from chainfl.codec.cid import Cid, Codec, Octets
 from chainfl.errors import ProtocolError
 from chainfl.ports import BlobStore
+from chainfl.store.wrapped import WrappedStore
 
 
-class ReadingStore:
+class ReadingStore(WrappedStore):
     """Passes reads on. Pins are left out (an audit reads once, and keeps nothing); everything else is refused."""
 
     def __init__(self, store: BlobStore) -> None:
         """Read from this store."""
         self._store = store
-
-    def get(self, cid: Cid, max_bytes: int) -> bytes:
-        """The bytes of this name."""
-        return self._store.get(cid, max_bytes)
-
-    def get_many(self, cids: Iterable[Cid], max_bytes: int) -> Iterator[bytes]:
-        """Get side by side."""
-        return self._store.get_many(cids, max_bytes)
-
-    def has(self, cid: Cid) -> bool:
-        """Whether the bytes are here now."""
-        return self._store.has(cid)
 
     def put(self, data: Octets, codec: Codec) -> Cid:
         """Never."""

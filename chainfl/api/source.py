@@ -1,12 +1,13 @@
 """Where the audit API reads tasks: an `EventSource` gives their events with their places, reorgs included."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from chainfl.chain.log import ChainEvent
+from chainfl.protocol.events import PhaseEntered
 from chainfl.protocol.state import Task
-from chainfl.types import Address, Digest
+from chainfl.types import Address, Digest, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,15 @@ class PlacedEvent(ChainEvent):
 
     time: int
     gas: int
+
+
+def in_phases(log: Iterable[PlacedEvent]) -> Iterator[tuple[Phase, PlacedEvent]]:
+    """Each event of a round with the phase it happened in; the event that enters a phase is in that one."""
+    phase = Phase.DRAW
+    for logged in log:
+        if isinstance(logged.event, PhaseEntered):
+            phase = logged.event.phase
+        yield phase, logged
 
 
 @dataclass(frozen=True, slots=True)

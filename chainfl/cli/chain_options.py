@@ -166,8 +166,16 @@ def store_option(command: F) -> F:
     )(command)
 
 
-def account_options(command: F) -> F:
-    """`--keystore`, `--account`: whose stake is shown; a keystore says its address without a password."""
+def account_options(command: Callable[..., int]) -> Callable[..., int]:
+    """`--keystore`, `--account`: whose stake is shown; a keystore says its address without a password.
+
+    The command gets it as `who`.
+    """
+
+    @wraps(command)
+    def with_account(keystore: Path | None, account: str | None, **others: Any) -> int:
+        return command(who=_whose(keystore, account), **others)
+
     account = click.option("--account", help="Address of the account, in place of a keystore.")
     keystore = click.option(
         "--keystore",
@@ -175,15 +183,10 @@ def account_options(command: F) -> F:
         envvar="CHAINFL_KEYSTORE",
         help="Encrypted key file; it is not opened.",
     )
-    return keystore(account(command))
+    return keystore(account(with_account))
 
 
-def whose(keystore: Path | None, account: str | None) -> "Address":
-    """The account that `account_options` named.
-
-    Raises:
-        InputError: neither was given.
-    """
+def _whose(keystore: Path | None, account: str | None) -> "Address":
     from chainfl.chain.keys import address_of
 
     if account is not None:

@@ -21,7 +21,6 @@ from chainfl.cli.chain_options import (
     parse_ether,
     rpc_options,
     task_options,
-    whose,
 )
 from chainfl.cli.output import finish, in_ether, in_utc, json_option, print_table
 from chainfl.errors import InputError, ProtocolError
@@ -153,8 +152,7 @@ def add(amount: str, enrol: bool, admission: Path | None, as_json: bool, **where
 @json_option
 def show(
     task: TaskOnChain,
-    keystore: Path | None,
-    account: str | None,
+    who: "Address",
     home: Path,
     as_json: bool,
 ) -> int:
@@ -165,7 +163,6 @@ def show(
     from chainfl.node.privacy import spent_in
     from chainfl.protocol.views import earnings
 
-    who = whose(keystore, account)
     connection = task.connect()
     now = task.open_reader(connection).refresh()
     registry = registry_of(connection, now.address)
@@ -302,23 +299,21 @@ def set_operator_(address: str, as_json: bool, **where: Any) -> int:
 @json_option
 def show_operator(
     task: TaskOnChain,
-    keystore: Path | None,
-    account: str | None,
+    who: "Address",
     as_json: bool,
 ) -> int:
     """Show the key that an owner named, and whether it has accepted and from which round on it acts."""
     from chainfl.chain.contracts import operator_named
     from chainfl.codec.text import hex_of
 
-    owner = whose(keystore, account)
     connection = task.connect()
     address = parse_address(task.address)
-    key = operator_named(connection.w3, registry_of(connection, address), address, owner)
+    key = operator_named(connection.w3, registry_of(connection, address), address, who)
     now = task.open_reader(connection).refresh()
-    accepted = now.operators[key].since if now.operator_of.get(owner) == key else None
+    accepted = now.operators[key].since if now.operator_of.get(who) == key else None
     metrics = {
         "task": task.address,
-        "owner": hex_of(owner),
+        "owner": hex_of(who),
         "operator": _key_text(key),
         "acts_from_round": accepted,
     }

@@ -4,7 +4,8 @@ An action on the `World` is one transaction: it works on drafts of the contracts
 only if nothing was raised. Balances of the contracts are kept, so that every wei can be accounted for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from chainfl.protocol import actions, enrolment, errors, events, proposers, settlement, stake
@@ -124,91 +125,77 @@ class World:
 
     def enrol(self, call: Call, task: Address) -> None:
         """Take part from the next draw on."""
-        draft, stakes = self._draft(task)
-        enrolment.enrol(draft, call, stakes)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.enrol(draft, call, stakes)
 
     def enrol_for(self, call: Call, task: Address, owner: Address) -> None:
         """Act for an owner who named the sender, from the next draw on."""
-        draft, stakes = self._draft(task)
-        enrolment.enrol_for(draft, call, stakes, owner)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.enrol_for(draft, call, stakes, owner)
 
     def enrol_admitted(self, call: Call, task: Address, owner: Address, admission: Admission) -> None:
         """Take part, or act for an owner, in a task that has a list of who may join."""
-        draft, stakes = self._draft(task)
-        enrolment.enrol_admitted(draft, call, stakes, owner, admission)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.enrol_admitted(draft, call, stakes, owner, admission)
 
     def enrol_all(self, calls: Sequence[tuple[Call, int]], task: Address) -> None:
         """Allocate these amounts and enrol, all as one: the first draw waits for the last of them. For simulations."""
-        draft, stakes = self._draft(task)
-        for call, amount in calls:
-            stake.allocate(stakes.registry, call.sender, task, amount, amount)
-        enrolment.enrol_all(draft, [call for call, _ in calls], stakes)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            for call, amount in calls:
+                stake.allocate(stakes.registry, call.sender, task, amount, amount)
+            enrolment.enrol_all(draft, [call for call, _ in calls], stakes)
 
     def leave(self, call: Call, task: Address) -> None:
         """Take no part in later draws."""
-        draft, stakes = self._draft(task)
-        enrolment.leave(draft, call, stakes)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.leave(draft, call, stakes)
 
     def apply_change(self, call: Call, task: Address, account: Address) -> None:
         """Bring an account's weight in line with its stake and wish."""
-        draft, stakes = self._draft(task)
-        enrolment.apply_change(draft, call, stakes, account)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.apply_change(draft, call, stakes, account)
 
     def note_absent(self, call: Call, task: Address, round_: int, ids: Sequence[Id]) -> None:
         """Note who was drawn to train and did not commit in time."""
-        draft, stakes = self._draft(task)
-        enrolment.note_absent(draft, call, stakes, round_, ids)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            enrolment.note_absent(draft, call, stakes, round_, ids)
 
     def draw(self, call: Call, task: Address, header: bytes, block_hash: Digest | None) -> None:
         """Draw the roles of the round from the header of the block that the opening named; None: it is out of reach."""
-        draft, stakes = self._draft(task)
-        rules.draw(draft, call, header, block_hash)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            rules.draw(draft, call, header, block_hash)
 
     def draw_seeded(self, call: Call, task: Address, seed: Digest) -> None:
         """Draw the roles of the round from a seed that is known, as when a chain's run is played again."""
-        draft, stakes = self._draft(task)
-        rules.draw_seeded(draft, call, seed)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            rules.draw_seeded(draft, call, seed)
 
     def commit_update(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to an update."""
-        draft, stakes = self._draft(task)
-        actions.commit_update(draft, call, round_, digest)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.commit_update(draft, call, round_, digest)
 
     def reveal_update(
         self, call: Call, task: Address, round_: int, root: Digest, cid: Digest, samples: int, salt: Digest
     ) -> None:
         """Open the commitment to an update."""
-        draft, stakes = self._draft(task)
-        actions.reveal_update(draft, call, round_, root, cid, samples, salt)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.reveal_update(draft, call, round_, root, cid, samples, salt)
 
     def commit_scores(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to scores."""
-        draft, stakes = self._draft(task)
-        actions.commit_scores(draft, call, round_, digest)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.commit_scores(draft, call, round_, digest)
 
     def reveal_scores(self, call: Call, task: Address, round_: int, scores: bytes, salt: Digest) -> None:
         """Open the commitment to scores."""
-        draft, stakes = self._draft(task)
-        actions.reveal_scores(draft, call, round_, scores, salt)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.reveal_scores(draft, call, round_, scores, salt)
 
     def tally(self, call: Call, task: Address, round_: int, vectors: Sequence[bytes]) -> None:
         """Turn the revealed scores into shares."""
-        draft, stakes = self._draft(task)
-        rules.tally(draft, call, stakes, round_, vectors)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            rules.tally(draft, call, stakes, round_, vectors)
 
     def propose(
         self,
@@ -221,9 +208,8 @@ class World:
         shares: Sequence[int] = (),
     ) -> None:
         """Post the next model."""
-        draft, stakes = self._draft(task)
-        actions.propose(draft, call, round_, attempt, model_root, block, shares)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.propose(draft, call, round_, attempt, model_root, block, shares)
 
     def vote(
         self,
@@ -237,15 +223,13 @@ class World:
         attests: bool,
     ) -> None:
         """Attest a proposal or object to it."""
-        draft, stakes = self._draft(task)
-        actions.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.vote(draft, call, round_, attempt, model_root, block, shares_digest, attests)
 
     def note_finding(self, call: Call, task: Address, note: Digest) -> None:
         """Seal a finding before showing it."""
-        draft, stakes = self._draft(task)
-        actions.note_finding(draft, call, note)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            actions.note_finding(draft, call, note)
 
     def prove(
         self,
@@ -258,47 +242,46 @@ class World:
         salt: Digest,
     ) -> None:
         """Show one wrong parameter."""
-        draft, stakes = self._draft(task)
-        actions.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
-        received = stakes.registry.free.get(task, 0)
-        if received:
-            stake.withdraw(stakes.registry, task, received, task)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            actions.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
+            received = stakes.registry.free.get(task, 0)
+            if received:
+                stake.withdraw(stakes.registry, task, received, task)
         self.balances[task] += received
 
     def advance(self, call: Call, task: Address, round_: int) -> None:
         """Leave a phase that is over."""
-        draft, stakes = self._draft(task)
-        rules.advance(draft, call, stakes, round_)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, stakes):
+            rules.advance(draft, call, stakes, round_)
 
     def claim(self, call: Call, task: Address, rounds: Sequence[int]) -> int:
         """Pull what the sender earned."""
-        draft, stakes = self._draft(task)
-        amount = settlement.claim(draft, call, rounds)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            amount = settlement.claim(draft, call, rounds)
         self.balances[task] -= amount
         return amount
 
     def abandon(self, call: Call, task: Address) -> None:
         """End the task with the current round."""
-        draft, stakes = self._draft(task)
-        proposers.abandon(draft, call)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            proposers.abandon(draft, call)
 
     def refund(self, call: Call, task: Address) -> int:
         """Give the sponsor back what nobody earned."""
-        draft, stakes = self._draft(task)
-        amount = settlement.refund(draft, call)
-        self._keep(stakes.registry, draft)
+        with self._action(task) as (draft, _):
+            amount = settlement.refund(draft, call)
         self.balances[task] -= amount
         return amount
 
     # Transactions
 
-    def _draft(self, task: Address) -> tuple[Task, _Stakes]:
+    @contextmanager
+    def _action(self, task: Address) -> Iterator[tuple[Task, _Stakes]]:
+        """Drafts of a task and its stakes for one action: kept when it is done, dropped when it raises."""
         draft = self.tasks[task].draft()
-        return draft, _Stakes(self.registry.draft(), draft)
+        stakes = _Stakes(self.registry.draft(), draft)
+        yield draft, stakes
+        self._keep(stakes.registry, draft)
 
     def _stake_changed(self, call: Call, task: Address, registry: stake.Registry) -> None:
         draft = self.tasks[task].draft()

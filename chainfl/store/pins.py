@@ -14,6 +14,7 @@ from chainfl.errors import StoreError, VerificationError
 from chainfl.execution import names_to_keep
 from chainfl.ports import BlobStore
 from chainfl.protocol.state import Task
+from chainfl.store.wrapped import WrappedStore
 
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
@@ -55,14 +56,14 @@ class PinBook(Protocol):
         ...
 
 
-class RecordingStore:
+class RecordingStore(WrappedStore):
     """A BlobStore over another one that lists every pin with its round, and lets go of old ones."""
 
     def __init__(
         self, store: PinnedStore, book: PinBook, round_: Callable[[], int], keep_rounds: int | None
     ) -> None:
         """`round_` tells the running round; pins stay for `keep_rounds` rounds after theirs, for ever if None."""
-        self._store = store
+        self._store: PinnedStore = store
         self._book = book
         self._round = round_
         self._keep_rounds = keep_rounds
@@ -84,18 +85,6 @@ class RecordingStore:
     def put_many(self, blobs: Iterable[tuple[Octets, Codec]]) -> Iterator[Cid]:
         """Put side by side."""
         return self._store.put_many(blobs)
-
-    def get(self, cid: Cid, max_bytes: int) -> bytes:
-        """The bytes of this name."""
-        return self._store.get(cid, max_bytes)
-
-    def get_many(self, cids: Iterable[Cid], max_bytes: int) -> Iterator[bytes]:
-        """Get side by side."""
-        return self._store.get_many(cids, max_bytes)
-
-    def has(self, cid: Cid) -> bool:
-        """Whether the bytes are here now."""
-        return self._store.has(cid)
 
     def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """List the pin, then make it; one that fails or takes too long stays listed, and is let go of a round later."""

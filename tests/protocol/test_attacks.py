@@ -520,14 +520,20 @@ def test_a_proof_counts_until_the_challenge_is_left_even_after_its_deadline() ->
     assert len(slashed(played, Slash.LIE)) == 1
 
 
+def note_lie(played: Scene, finder: Address) -> Digest:
+    """The finder seals that parameter 5 of round 2's first proposal is wrong; the note itself."""
+    task = played.task
+    note = finder_note(task.chain_id, task.address, 2, 1, 5, finder, SALT)
+    played.world.note_finding(played.call(finder), played.task_address, note)
+    return note
+
+
 def test_a_copied_proof_earns_its_copier_nothing() -> None:
     played = crowd()
     finder, copier = address(70), address(71)
     played.to(Phase.PROPOSE)
     lie_at(played, 5)
-    task = played.task
-    note = finder_note(task.chain_id, task.address, 2, 1, 5, finder, SALT)
-    played.world.note_finding(played.call(finder), played.task_address, note)
+    note_lie(played, finder)
 
     played.prove(copier, 5)
 
@@ -540,9 +546,7 @@ def test_a_finder_who_noted_a_block_before_gets_its_part() -> None:
     finder = address(70)
     played.to(Phase.PROPOSE)
     lie_at(played, 5)
-    task = played.task
-    note = finder_note(task.chain_id, task.address, 2, 1, 5, finder, SALT)
-    played.world.note_finding(played.call(finder), played.task_address, note)
+    note = note_lie(played, finder)
     # Somebody else who posts the same note changes nothing: it names its finder.
     played.world.note_finding(played.call(STRANGER), played.task_address, note)
 
@@ -556,9 +560,7 @@ def test_a_note_in_the_block_of_the_proof_is_too_late() -> None:
     finder = address(70)
     played.to(Phase.PROPOSE)
     lie_at(played, 5)
-    task = played.task
-    note = finder_note(task.chain_id, task.address, 2, 1, 5, finder, SALT)
-    played.world.note_finding(played.call(finder), played.task_address, note)
+    note_lie(played, finder)
     played.block -= 1
 
     played.prove(finder, 5)

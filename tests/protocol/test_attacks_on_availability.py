@@ -311,8 +311,8 @@ def test_an_election_that_waited_too_long_is_dropped_when_the_draw_opens() -> No
     played.play_round()
 
 
-def test_the_weight_follows_a_slash_in_the_same_call() -> None:
-    played = attacks.crowd(config(rounds=60, lie_slash=WAD), people=12)
+def hide_one_update(played: Scene) -> Address:
+    """One worker commits and never reveals; who that is."""
     played.to(Phase.TRAIN)
     hider, *others = played.workers()
     for worker in (hider, *others):
@@ -322,6 +322,12 @@ def test_the_weight_follows_a_slash_in_the_same_call() -> None:
         played.reveal(worker)
     played.run_out()
     played.advance()
+    return hider
+
+
+def test_the_weight_follows_a_slash_in_the_same_call() -> None:
+    played = attacks.crowd(config(rounds=60, lie_slash=WAD), people=12)
+    hider = hide_one_update(played)
 
     stake = attacks.stake_of(played, hider)
     assert stake == ETHER * 95 // 100
@@ -331,15 +337,7 @@ def test_the_weight_follows_a_slash_in_the_same_call() -> None:
 def test_who_falls_below_the_minimum_is_out_of_the_draw_until_it_tops_up() -> None:
     played = attacks.crowd(config(rounds=60, min_stake=ETHER * 98 // 100, lie_slash=WAD), people=12)
     stake = played.world.registry.allocation(played.task_address, address(1)).bonded
-    played.to(Phase.TRAIN)
-    hider, *others = played.workers()
-    for worker in (hider, *others):
-        played.commit(worker)
-    played.advance()
-    for worker in others:
-        played.reveal(worker)
-    played.run_out()
-    played.advance()
+    hider = hide_one_update(played)
     taken = stake - attacks.stake_of(played, hider)
     played.world.deallocate(
         played.call(hider), played.task_address, stake - taken - played.task.config.min_stake + 1

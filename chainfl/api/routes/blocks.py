@@ -124,9 +124,7 @@ async def model(
 ) -> Response:
     """The model that a final round made, rebuilt to its root: the file of `chainfl model export`."""
     exported = await _exported(services, client, task, round)
-    answer = reply(request, exported.data, media="application/octet-stream")
-    answer.headers["Content-Disposition"] = f'attachment; filename="{model_name(round)}"'
-    return answer
+    return _as_file(reply(request, exported.data, media="application/octet-stream"), model_name(round))
 
 
 @router.get(
@@ -139,8 +137,12 @@ async def model_statement(
 ) -> Response:
     """The in-toto statement about that file: task, chain, block, root, rule, who contributed with which share."""
     exported = await _exported(services, client, task, round)
-    answer = reply(request, exported.statement_bytes)
-    answer.headers["Content-Disposition"] = f'attachment; filename="{model_name(round)}{STATEMENT_SUFFIX}"'
+    return _as_file(reply(request, exported.statement_bytes), model_name(round) + STATEMENT_SUFFIX)
+
+
+def _as_file(answer: Response, name: str) -> Response:
+    """The same answer, which a browser saves under this name."""
+    answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 
 

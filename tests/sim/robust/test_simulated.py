@@ -28,6 +28,20 @@ def facts_of(experiment: Experiment) -> list[RoundMetrics]:
     return list(play(set_up(experiment), []))
 
 
+def stopped_and_resumed(experiment: Experiment, folder: Path) -> list[RoundMetrics]:
+    """The rounds of a run that is stopped after two of them and goes on from its folder."""
+    rundir.start(folder, rundir.Plan(experiment, False, None))
+    first = set_up(experiment)
+    facts: list[RoundMetrics] = []
+    for _, _ in zip(range(2), play(first, facts), strict=False):
+        rundir.keep(folder, first, facts)
+
+    again = set_up(experiment)
+    resumed = rundir.restore(folder, again)
+    list(play(again, resumed))
+    return resumed
+
+
 @pytest.mark.parametrize("rule", ["fltrust", "foolsgold", "flame", "dnc:f=2", "bucketing:s=2+bulyan:f=0"])
 def test_the_same_seed_gives_the_same_roots(rule: str) -> None:
     first, again = (facts_of(replace(SMALL, rule=rule)) for _ in range(2))
@@ -46,15 +60,8 @@ def test_the_parts_are_those_that_the_rule_gave() -> None:
 def test_what_a_rule_remembers_survives_a_stop(tmp_path: Path) -> None:
     experiment = replace(SMALL, rule="foolsgold", rounds=3)
     whole = facts_of(experiment)
-    rundir.start(tmp_path, rundir.Plan(experiment, False, None))
-    first = set_up(experiment)
-    facts: list[RoundMetrics] = []
-    for _, _ in zip(range(2), play(first, facts), strict=False):
-        rundir.keep(tmp_path, first, facts)
 
-    again = set_up(experiment)
-    resumed = rundir.restore(tmp_path, again)
-    list(play(again, resumed))
+    resumed = stopped_and_resumed(experiment, tmp_path)
 
     assert [path.name for path in tmp_path.glob("memory-*")] == ["memory-2.npz"]
     assert [one.model_root for one in resumed] == [one.model_root for one in whole]
@@ -70,15 +77,8 @@ def test_what_cannot_be_is_refused_before_anything_runs() -> None:
 def test_our_own_rule_is_replayable_and_remembers_records(tmp_path: Path) -> None:
     experiment = replace(SMALL, rule="softmax-spread", validator_attack="swapped-losses", rounds=3)
     whole = facts_of(experiment)
-    rundir.start(tmp_path, rundir.Plan(experiment, False, None))
-    first = set_up(experiment)
-    facts: list[RoundMetrics] = []
-    for _, _ in zip(range(2), play(first, facts), strict=False):
-        rundir.keep(tmp_path, first, facts)
 
-    again = set_up(experiment)
-    resumed = rundir.restore(tmp_path, again)
-    list(play(again, resumed))
+    resumed = stopped_and_resumed(experiment, tmp_path)
 
     assert [one.model_root for one in resumed] == [one.model_root for one in whole]
 
