@@ -62,12 +62,7 @@ _REDONE: dict[type[events.Event], Callable[[Task, Any], None]] = {}
 
 def _redoes(kind: type[E]) -> Callable[[Callable[[Task, E], None]], Callable[[Task, E], None]]:
     """Marks the function that does what an event of this kind says again, by the rules."""
-
-    def listed(redo: Callable[[Task, E], None]) -> Callable[[Task, E], None]:
-        _REDONE[kind] = redo
-        return redo
-
-    return listed
+    return lambda redo: _REDONE.setdefault(kind, redo)
 
 
 def check(task: Task, event: events.Event) -> None:

@@ -26,12 +26,7 @@ _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {}
 
 def _takes(kind: type[E]) -> Callable[[Callable[[Task, E, int], None]], Callable[[Task, E, int], None]]:
     """Marks the function that changes a task as an event of this kind says."""
-
-    def listed(handler: Callable[[Task, E, int], None]) -> Callable[[Task, E, int], None]:
-        _HANDLERS[kind] = handler
-        return handler
-
-    return listed
+    return lambda handler: _HANDLERS.setdefault(kind, handler)
 
 
 def fold(task: Task, event: events.Event, block_number: int) -> None:
