@@ -176,6 +176,7 @@ def run(check: Check, environment: Mapping[str, str]) -> Outcome:
     """Run one check; long ones show their output while they run."""
     started = time.perf_counter()
     say(f"-- {check.name}")
+
     with subprocess.Popen(
         check.command,
         cwd=check.folder,
@@ -187,6 +188,7 @@ def run(check: Check, environment: Mapping[str, str]) -> Outcome:
         errors="replace",
     ) as process:
         output = drain(process, check.streams)
+
     counts = check.count(process.returncode, output)
     seconds = time.perf_counter() - started
     say(f"   {'FAILED' if counts.failed else 'ok'}, {counts}, {seconds:.1f} s")

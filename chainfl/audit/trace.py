@@ -18,6 +18,7 @@ def trace_of(
     """A trace of these rounds: what the simulator needs to play them again."""
     rounds = list(played)
     last = rounds[-1].standing()
+
     return {
         "task": "0x" + last.address.hex(),
         "chain_id": last.chain_id,

@@ -88,12 +88,15 @@ def simulate(
     """
     if list_presets:
         return _list_presets(as_json)
+
     if replay is not None:
         if participants is None:
             raise InputError("--replay needs --participants FILE: who has which data (docs/simulator.md)")
         return _replay(replay, Path(participants), store, data, changes["app"], as_json)
+
     check_tracker(track)
     shown = _Shown(as_json, track)
+
     if resume is not None:
         given = [name for name, value in changes.items() if value is not None and name != "rounds"]
         if given or preset_name or participants or folder:
@@ -102,12 +105,14 @@ def simulate(
                 "give no other flags beside it but --rounds"
             )
         return _resume(resume, changes["rounds"], data, engine, shown)
+
     if preset_name is not None and _is_selfish(preset_name):
         if faithful or engine != "local":
             raise InputError(
                 f"preset {preset_name} has no place for --{'faithful' if faithful else 'engine'}"
             )
         return _selfish(preset_name, participants, data, folder, changes, shown)
+
     experiment = _experiment(preset_name, participants, changes)
     return _simulate(experiment, data, faithful, engine, folder, shown)
 
@@ -396,6 +401,7 @@ def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
             for one in shown
         ],
     )
+
     last = answer.metrics["mean_accuracy_last_five"]
     best = answer.metrics["best_accuracy"]
     if isinstance(last, float) and isinstance(best, float):

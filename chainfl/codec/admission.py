@@ -59,6 +59,7 @@ def parse_list(text: str, where: str, usual: Role = Role.PARTICIPANT) -> list[En
         if account in entries:
             raise InputError(f"{where}, line {number}: {words[0]} is on the list already")
         entries[account] = role
+
     if not entries:
         raise InputError(
             f"{where}: the list names nobody; write one account a line, such as: 0x… participant"

@@ -171,6 +171,8 @@ class App:
                 raise AppError(
                     f"{self.source.main}: parameters() yields {name!r}, which is no floating tensor"
                 )
+
+        # Sorted by name, so that the layout does not depend on the order in which the user's code yields.
         found.sort(key=lambda pair: pair[0])
         for (name, _), (other, _) in pairwise(found):
             if name == other:
@@ -298,10 +300,13 @@ def _functions(source: Source, module: ModuleType) -> dict[str, Callable[..., An
         if value is not None:
             found[name] = value
             continue
+
+        # A name that is nearly one of ours is a slip of the pen: the default would silently run in its place.
         close = get_close_matches(name, others, 1, 0.75)
         hint = f"; is {close[0]}() meant to be it?" if close else ""
         if name in NEEDED or (close and name in ("train", "score")):
             raise AppError(f"{source.main}: the app has no {name}(){hint}")
+
     for name, usual in (("train", defaults.train), ("score", defaults.score)):
         found.setdefault(name, usual)
     return found

@@ -24,10 +24,13 @@ def read_config(source: Source, given: Any, changes: Mapping[str, Any]) -> Any:
                 f"{source.main}: the app has no config, so {', '.join(sorted(changes))} cannot be set"
             )
         return None
+
     if not is_dataclass(given):
         raise AppError(
             f"{source.main}: config is a {type(given).__name__}; make it a dataclass with defaults"
         )
+
+    # The user's class runs here: whatever it raises is the app's error, in one line.
     try:
         config: Any = given() if isinstance(given, type) else given
         known = {each.name: getattr(config, each.name) for each in fields(config)}

@@ -111,6 +111,7 @@ class BuiltIn:
         spec = self.spec
         # A simulation's rows are many and their losses nobody's: it is spared what they cost.
         losses = list[Tensor]() if out_D is None else None
+
         update_D = train(
             spec.model,
             head_D,

@@ -141,12 +141,16 @@ def _train(app: App, head_D: Flat, job: Job, trial: Trial, train_on: Any) -> Any
     with time_limit(trial.seconds, f"{app.source.main}: train() on {trial.samples} samples"):
         update_D = app.train(head_D, job, 1)
     seconds = time.perf_counter() - started
+
+    # Refused here if a parameter leaves the range that the chain's numbers have.
     encoded(app, update_D, trial.scale)
+
     text = f"{seconds:.2f} s on {count(job.samples)} samples"
     part, whole = count(job.samples), count(train_on)
     if part and whole and whole > part:
         text += f", about {seconds * whole / part:.3g} s on all {whole}"
     told = ", ".join(f"{name} {value:.4g}" for name, value in app.told.items())
+
     yield Finding("train", OK, f"{text}{'; ' + told if told else ''}")
     yield Finding(
         "memory",
@@ -209,15 +213,19 @@ def _score(app: App, models: list[Flat], job: Job, trial: Trial) -> Iterator[Fin
         scores = app.score(models, job)
         seconds = (time.perf_counter() - started) / len(models)
         again = app.score(models[:1], job)[0]
+
     losses = [score.loss for score in scores]
     if not all(map(math.isfinite, losses)):
         yield Finding(
             "score", WRONG, f"the loss is {losses[0]} before and {losses[1]} after training: no number"
         )
         return
+
     shown = f"loss {losses[0]:.4g} before and {losses[1]:.4g} after training, {seconds:.2f} s a model"
     counted = f", {scores[1].correct} of {scores[1].samples} correct" if scores[1].samples else ""
     yield Finding("score", OK, shown + counted)
+
+    # Validators judge the same model on the same samples: a score that moves would look like a lie.
     if again.loss != losses[0]:
         text = f"score() says {losses[0]} and then {again.loss} of the same model: it must depend on nothing else"
         yield Finding("score again", WRONG, text)

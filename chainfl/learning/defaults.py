@@ -27,6 +27,7 @@ def train(model: nn.Module, samples: Any, ctx: Context) -> dict[str, float]:
     trained = [each for each in model.parameters() if each.requires_grad]
     optimiser = torch.optim.SGD(trained, lr=rate, momentum=momentum)
     loader = _loader(samples, getattr(ctx.config, "batch", BATCH), shuffle=True, generator=ctx.generator)
+
     total = steps = 0.0
     for _ in range(getattr(ctx.config, "epochs", 1)):
         for pair in loader:
@@ -37,6 +38,7 @@ def train(model: nn.Module, samples: Any, ctx: Context) -> dict[str, float]:
             optimiser.step()
             total += loss.item()
             steps += 1
+
     return {"train loss": total / max(1.0, steps)}
 
 

@@ -98,10 +98,13 @@ def write_onnx(app: App, file: ModelFile, where: str | None, out: Path) -> None:
         raise ToolMissingError(
             f"--onnx needs {error.name}, which is not installed: {pip_install('onnx')}"
         ) from error
+
     network = network_of(app, file)
     example = _example(app, where)
     sizes = ({0: torch.export.Dim.DYNAMIC},)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+
+    # torch warns of its own internals; what matters to the user is whether it exported.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -117,6 +120,7 @@ def write_onnx(app: App, file: ModelFile, where: str | None, out: Path) -> None:
     except Exception as error:
         told = " ".join(str(error).split())[:200]
         raise AppError(f"{app.source.main}: torch cannot export this model to ONNX: {told}") from None
+
     assert made is not None
     made.save(str(out))
 

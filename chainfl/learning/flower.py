@@ -184,8 +184,11 @@ def _first_content(source: Source, project: FlowerProject) -> Any:
             f"{source.main}: no ServerApp beside it gives the first model: put one into server_app.py, or name it in "
             "the project's pyproject.toml ([tool.flwr.app.components] serverapp)"
         )
+
     server = _object(source, project.server, ServerApp)
     context = Context(RUN, RUN, {}, RecordDict(), dict(project.config))
+
+    # The server is ended by the first message it sends to a node: that message holds the first model.
     try:
         with _quiet():
             server(_FirstOnly(), context)

@@ -95,6 +95,7 @@ class Forked:
         order = sorted(range(len(jobs)), key=lambda k: -_length(jobs[k]))
         parts = [order[at :: len(self.children) + 1] for at in range(len(self.children) + 1)]
         questions = [self._pack([(k, jobs[k]) for k in part], round_) for part in parts[1:]]
+
         undone: list[int] = []
         try:
             sent = [_send(child, each) for child, each in zip(self.children, questions, strict=True)]
@@ -105,6 +106,8 @@ class Forked:
         except BaseException:
             self.end()
             raise
+
+        # A child that was killed leaves its part undone: it is trained here, with the same bits.
         if undone:
             self.end()
             self._train_here(jobs, undone, round_)
@@ -136,6 +139,8 @@ class Forked:
             theirs.close()
             self.children.append(_Child(pid, ours))
             return
+
+        # The child leaves by _exit: nothing of the parent's (exit handlers, buffers, threads) may run twice.
         code = 1
         try:
             ours.close()

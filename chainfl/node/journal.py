@@ -135,6 +135,7 @@ class SqliteJournal:
                     raise StoreFullError(
                         f"journal {self._path}: the disk is full; nothing was written"
                     ) from error
+
                 raise StoreError(
                     f"journal {self._path}: {error}; nothing was written: is the disk full, or a file too large?"
                 ) from error

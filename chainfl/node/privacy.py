@@ -60,10 +60,13 @@ def spent_in(home: Path, chain_id: int, task: Address, accounts: Sequence[Addres
     path = home / JOURNAL
     if not path.is_file():
         return None
+
+    # Read-only: the node that runs beside us owns the file.
     try:
         db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     except sqlite3.Error:
         return None
+
     try:
         for account in accounts:
             row = db.execute(

@@ -141,6 +141,7 @@ def rows_of(comparison: Comparison) -> list[Row]:
                 str(told["model_root"])[:12],
             )
         )
+
     return rows
 
 

@@ -94,9 +94,11 @@ def deal_app(experiment: Experiment) -> Dealt:
     assert experiment.app is not None
     app = load_app(experiment.app, parse_changes(experiment.app_config), experiment.seed)
     where = experiment.dataset or None
+
     trainers = {}
     tests = []
     whole = None if where is not None and PLACE in where else app.data(where)
+
     for client in range(experiment.participants):
         if whole is None:
             assert where is not None
@@ -114,8 +116,10 @@ def deal_app(experiment: Experiment) -> Dealt:
             id_=client,
             threads=1,
         )
+
     if whole is not None:
         tests.append(whole[1])
+
     most = experiment.test_samples
     jobs = [Job(first(test, most) if most else test, experiment.seed, 1) for test in tests]
     return Dealt(trainers, [trainer.samples for trainer in trainers.values()], 0, jobs)
@@ -147,6 +151,7 @@ def app_trainers(
     if where is None:
         raise InputError(f"the task runs the app {manifest.app}: give its source with --app FILE")
     app = task_app(manifest, where)
+
     loaded: dict[str | None, tuple[object, object]] = {}
     trainers = {}
     for id_, one in described.items():
@@ -161,6 +166,7 @@ def app_trainers(
             id_=one.client,
             threads=one.threads,
         )
+
     return trainers
 
 
@@ -170,10 +176,14 @@ def _check(experiment: Experiment) -> None:
             f"--partition {experiment.partition} needs labels that are known: an app's data is dealt iid, or give "
             f"--dataset with {PLACE} in it, one place for each participant"
         )
+
     if experiment.loss_samples:
         raise InputError("--loss-samples is for named data sets: an app's samples are its own to judge")
+
+    # An attack that changes labels needs labels to change.
     if not experiment.hostile and not experiment.hostile_workers:
         return
+
     attack, _ = worker_attack(experiment.worker_attack)
     if attack.labels is not None or attack.trigger is not None:
         raise InputError(

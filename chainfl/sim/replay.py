@@ -163,13 +163,16 @@ def replay(
     missing = sorted(set(trace.accounts) - set(described))
     if missing:
         raise InputError(f"participants {', '.join(map(str, missing))} of the trace are not described")
+
     wanted = {id_: described[id_] for id_ in sorted(trace.accounts)}
     if is_builtin(trace.manifest):
         trainers = _trainers(trace, wanted, data)
     else:
         trainers = app_trainers(trace.manifest, wanted, app)
+
     population = Population(trainers, 0, Adversary())
     net = _network(trace, population)
+
     for record in trace.rounds:
         net.record = record
         net.begin()
@@ -177,6 +180,8 @@ def replay(
         assert played.ended is not None
         root = played.ended.head_root.hex()
         yield Replayed(played.number, played.outcome.name.lower(), root, root == record["model_root"])
+
+        # A long run's events are not needed again once its round was compared.
         net.chain.world.log.clear()
 
 

@@ -89,9 +89,11 @@ def play(simulation: Simulation, facts: list[RoundMetrics]) -> Iterator[RoundMet
             attack_success=attack_success(simulation),
             seconds=time.perf_counter() - started,
         )
+
         one = with_robust_parts(simulation, one)
         net.chain.world.log.clear()
         facts.append(one)
+
         yield one
 
 
@@ -245,9 +247,11 @@ def with_robust_parts(simulation: Simulation, one: RoundMetrics) -> RoundMetrics
     net = simulation.net
     if not isinstance(net, QuickNetwork) or net.robust is None or one.outcome != "final":
         return one
+
     parts = net.robust.parts
     hostile = sum(part for id_, part in parts.items() if id_ in net.hostile)
     every = sum(parts.values())
+
     return replace(
         one,
         share_honest=every - hostile,

@@ -90,11 +90,14 @@ def with_internals(terms: Terms, entries: Sequence[Entry]) -> Terms:
     """What `--internals` stands for: all are the committee, work for nothing, and train unless told not to."""
     if not terms.internals:
         return terms
+
     members = _internals_of(entries)
     if members < MIN_INTERNALS:
         raise InputError(
             f"{terms.internals}: {members} internal; an appointed committee has at least {MIN_INTERNALS}"
         )
+
+    # More than half must be there to open a round, or a minority of the internals would decide alone.
     return replace(
         terms,
         committee_size=members,

@@ -228,6 +228,7 @@ def peak_of_command(url: str, reader: TaskReader, folder: Path, round_: int) -> 
     """Run the command as a user would and ask the system for its largest resident size."""
     arguments = ["audit", "verify", "--rpc-url", url, "--task", "0x" + reader.created.address.hex()]
     arguments += ["--store", f"dir:{folder}", "--round", str(round_), "--json"]
+
     begun = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-S", "-c", LAUNCH, sys.executable, "-m", "chainfl", *arguments],
@@ -236,9 +237,12 @@ def peak_of_command(url: str, reader: TaskReader, folder: Path, round_: int) -> 
         text=True,
         check=False,
     )
+
     status, peak = (int(each) for each in done.stdout.split())
     if status != 0:
         raise VerificationError(f"chainfl audit verify refuses a round that is right: {done.stderr.strip()}")
+
+    # macOS counts in bytes, Linux in KiB.
     scale = 1 if sys.platform == "darwin" else 1024
     return Command(time.perf_counter() - begun, peak * scale)
 

@@ -129,6 +129,7 @@ def cell(peer: Peer, rule: str, updates_KD: Sequence[Vector], turns: int) -> dic
     count = len(updates_KD)
     tolerated = count // 5
     ours = our_rule(rule, updates_KD, tolerated)
+
     times: dict[str, list[float]] = {"ours": [], "numpy": [], "torch": []}
     for _ in range(turns + 1):
         started = time.perf_counter()
@@ -136,6 +137,8 @@ def cell(peer: Peer, rule: str, updates_KD: Sequence[Vector], turns: int) -> dic
         times["ours"].append(time.perf_counter() - started)
         for backend in ("numpy", "torch"):
             times[backend].append(float(peer.ask(rule=rule, f=tolerated, k=count, backend=backend)))
+
+    # The first turn warmed up and does not count.
     ratio = median(
         min(a, b) / own
         for own, a, b in list(zip(times["ours"], times["numpy"], times["torch"], strict=True))[1:]

@@ -127,6 +127,7 @@ def codec_tasks() -> dict[str, Task]:
     x_out = np.empty_like(x)
     u_out = np.empty_like(u)
     copied = np.empty_like(x)
+
     return {
         "flat sha256": lambda: hashlib.sha256(data).digest(),
         "tree": lambda: merkle.root(u),

@@ -358,6 +358,7 @@ def table(found: Report) -> str:
     apart = found.metrics["apart_seconds"]
     assert isinstance(contenders, dict)
     assert isinstance(apart, dict)
+
     lines = [f"{'':20}{'warm s':>10}{'first s':>10}{'first 3 s':>10}{'PSS MB':>10}"]
     lines += [
         f"{name:20}{each['warm']:10.2f}{each['first']:10.2f}{each['first_three']:10.2f}{each['peak_mb']:10.0f}"

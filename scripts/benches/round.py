@@ -377,7 +377,9 @@ def table(found: Report) -> str:
         for kind, step in part["node_steps"].items():
             numbers = f"{step['count']:6}{step['mean_seconds']:10.2f}{step['longest_seconds']:10.2f}"
             lines.append(f"{kind:16}{numbers}  {_spans(step['causes'])}")
+
         lines.append("")
+
     lines += [
         f"{each.id:24}{each.value:10.3f}{each.limit:10g}  {'ok' if each.ok else 'MISSED'}"
         for each in found.bars

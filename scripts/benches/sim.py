@@ -187,16 +187,19 @@ def workload(folder: Path, model: str, turns: int) -> dict[str, Samples]:
     data = write_data(folder / "clients.npz", CLIENTS * EACH)
     python = peer_python("pfl", REQUIREMENTS)
     sizes = [str(value) for value in (DRAWN, EACH, BATCH, RATE)]
+
     torchrun = [str(python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     script = folder / "contender.py"
     script.write_text(PFL)
     ours = [str(data), model, str(CLIENTS), str(DRAWN), str(BATCH), str(RATE)]
+
     commands = {
         "chainfl": [sys.executable, "-u", "-c", OURS, *ours],
         "bare": [sys.executable, "-u", "-c", BARE, str(data), model, *sizes],
         "pfl, one process": [str(python), "-u", str(script), str(data), model, *sizes],
         "pfl, two processes": [*torchrun, str(script), str(data), model, *sizes],
     }
+
     with ExitStack() as stack:
         peers = {name: stack.enter_context(start(command)) for name, command in commands.items()}
         return take_turns(peers, turns)

@@ -102,6 +102,7 @@ def expand(campaign: Campaign, size: str) -> tuple[list[Cell], list[str]]:
                 Cell(campaign.name, group.name, labels, replace(first, seed=first.seed + n))
                 for n in range(seeds)
             ]
+
     return cells, impossible
 
 

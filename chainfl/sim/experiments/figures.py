@@ -30,12 +30,14 @@ def draw_figures(results: Results, folder: Path) -> dict[str, list[str]]:
         from matplotlib.figure import Figure
     except ImportError:
         raise ToolMissingError(f"plots need matplotlib: {pip_install('plot')}") from None
+
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, list[str]] = {}
     for name, group in results.campaign.groups.items():
         rows = [labels for labels in results.rows(name) if results.values(name, dict(labels), "last")]
         if not rows:
             continue
+
         if group.figure == "axis" and len(group.axes) > 1:
             figure = Figure(figsize=(7, 4))
             _along_axis(figure.subplots(), results, name, rows)
@@ -43,6 +45,7 @@ def draw_figures(results: Results, folder: Path) -> dict[str, list[str]]:
             continue
         if len(rows) > _MOST_LINES:
             continue
+
         for series, label in _SERIES.items():
             if not any(results.series(name, dict(labels), series) for labels in rows):
                 continue

@@ -29,6 +29,7 @@ def play_cell(cell: Cell, data: str | None = None) -> dict[str, Any]:
         found = _play_selfish(experiment, data)
     else:
         found = _count_traffic(experiment)
+
     return {
         "schema": "chainfl/cell/1",
         "key": cell.key(),
@@ -45,6 +46,7 @@ def _play_network(experiment: Experiment, data: str | None) -> dict[str, Any]:
     simulation = set_up(experiment, data)
     facts = list(play(simulation, []))
     whole = summary(facts)
+
     series: dict[str, list[float | None]] = {
         "accuracy": [one.accuracy for one in facts],
         "loss": [one.loss for one in facts],
@@ -53,12 +55,14 @@ def _play_network(experiment: Experiment, data: str | None) -> dict[str, Any]:
         series["training_loss"] = [one.training_loss for one in facts]
     if any(one.attack_success is not None for one in facts):
         series["attack_success"] = [one.attack_success for one in facts]
+
     answer = {
         "measures": _of_accuracy(series["accuracy"]) | _of_network(facts),
         "series": _rounded(series),
         "root": facts[-1].model_root,
         "outside_bounds": outside_bounds(simulation.net.task.config),
     }
+
     if experiment.clients_every:
         answer["clients"] = {
             "accuracy": next((one.client_accuracy for one in reversed(facts) if one.client_accuracy), []),
@@ -80,6 +84,7 @@ def _play_selfish(experiment: Selfish, data: str | None) -> dict[str, Any]:
         "external_share": fmean(one.external_share for one in facts),
         "hostile_share": fmean(one.hostile_share for one in facts),
     }
+
     return {
         "measures": _of_accuracy(series["accuracy"]) | parts,
         "series": _rounded(series),

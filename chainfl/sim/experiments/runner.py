@@ -105,6 +105,7 @@ def open_run(plan: Plan) -> None:
         "chainfl": version_line(),
         "started": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
     try:
         for name in (CELLS, FAILED):
             (plan.folder / name).mkdir(parents=True, exist_ok=True)

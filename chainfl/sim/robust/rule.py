@@ -93,12 +93,14 @@ def _root_trainer(pipeline: Pipeline, experiment: Experiment, data: str | Path |
         raise InputError(
             "rule fltrust draws its root samples from a data set by name, and an app has its own"
         )
+
     dataset = load(experiment.dataset, data)
     spec = LearningSpec(
         experiment.model, experiment.dataset, experiment.recipe, experiment.seed, experiment.score_samples
     )
     seed = training_seed(experiment.seed, "root", 0, 0)
     samples = dataset.train().sampled(int(pipeline.last.values["samples"]), seed)
+
     return Trainer(
         BuiltIn(spec),
         samples,
