@@ -301,7 +301,7 @@ def check_proposal(store: BlobStore, task: Task, budget: Budget = NO_LIMIT) -> N
     block = get_record(reading, Cid.dag_cbor(proposal.block), BlockNode)
     expected = block_record(reading, task, task.by_id(proposal.proposer).address, block.model, shares)
     if block != expected:
-        raise VerificationError(f"round {number}: the block record does not tell what happened")
+        raise VerificationError(f"round {number}: the block record does not describe what happened")
     config = task.config
     check_model(reading, block.model, config.dimension, s=config.scale, root=proposal.model_root)
 

@@ -21,7 +21,7 @@ class ApiSettings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    poll_seconds: float = Field(default=1.0, gt=0, description="pause between looks at the chain")
+    poll_seconds: float = Field(default=1.0, gt=0, description="pause between reads of the chain")
     audit_threads: int = Field(default=2, ge=1, le=64, description="audits and proofs worked on at once")
     audit_queue: int = Field(
         default=16, ge=1, description="audits and proofs that may wait; more are refused"

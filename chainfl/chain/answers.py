@@ -141,7 +141,9 @@ def _read(w3: Web3, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # an answer can be anything, and so can what breaks on it
         why = (
-            str(error) if isinstance(error, BadAnswerError) else f"answers nonsense ({type(error).__name__})"
+            str(error)
+            if isinstance(error, BadAnswerError)
+            else f"answers with malformed data ({type(error).__name__})"
         )
         raise LedgerError(f"{what}: {name_of(w3)} {why}") from error
 

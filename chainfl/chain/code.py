@@ -133,7 +133,7 @@ def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
     libraries = found["TrainingTask"].libraries
     for name, at in libraries.items():
         if _expect_immutables(name, _fill(name, at, code_of), 1) != {bytes(12) + at}:
-            raise VerificationError(f"{name} {hex_of(at)}: it does not know its own address")
+            raise VerificationError(f"{name} {hex_of(at)}: its code does not hold its own address")
     return Contracts(task, made, factory, libraries)
 
 

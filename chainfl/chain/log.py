@@ -102,7 +102,7 @@ class LogReader:
         """Everything that these contracts logged in these blocks, in the ledger's order.
 
         Raises:
-            LedgerError: the endpoint fails, refuses even one block of one contract, or answers nonsense.
+            LedgerError: the endpoint fails, refuses even one block of one contract, or answers with malformed data.
         """
         return [log for span in self.spans(first, last, emitters) for log in span.logs]
 

@@ -232,7 +232,7 @@ class AgreedReader(TaskReader):
         troubles = [f"{source.name}: {source.trouble}" for source in self._sources if source.trouble]
         if troubles:
             return troubles[0]
-        return f"{len(ready)} answer, and they differ: is one of them behind, or lying?"
+        return f"{len(ready)} answer, and they differ: one of them may be behind, or wrong"
 
     def _look(self) -> list[_Source]:
         """Every endpoint that has answered in time; the others are asked again later."""

@@ -62,7 +62,7 @@ def _check_headers(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
         if keccak256(header) != hash_:
             raise LedgerError(
                 f"header of block {number}: its fields hash to {hex_of(keccak256(header))}, the block's hash is "
-                f"{hex_of(hash_)}: its headers are not Ethereum's, or the endpoint lies; tasks cannot draw here"
+                f"{hex_of(hash_)}: its headers are not Ethereum's, or they are false; tasks cannot draw here"
             )
         if _number(block, str(number)) != number or parent not in (None, before):
             raise LedgerError(
@@ -81,7 +81,7 @@ def _check_values(blocks: Sequence[Mapping[str, Any]], first: int) -> None:
 
         if int(block.get("difficulty") or "0x0", 16) != 0:
             raise InputError(
-                f"block {number} has a difficulty: its mixHash is its maker's choice, not a beacon's (RANDAO); "
+                f"block {number} has a difficulty: its mixHash is chosen by its producer, not by a beacon (RANDAO); "
                 "deploy on a chain with proof of stake"
             )
         if value == _ZERO:

@@ -40,7 +40,7 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
     except ContractLogicError as error:
         raise in_our_words(error) from None
     if not answer and function.outputs:
-        raise LedgerError(f"no {contract} lives at {checksum(at)} on this chain")
+        raise LedgerError(f"there is no {contract} at {checksum(at)} on this chain")
     with outside(f"reading {contract}.{name}"):
         return function.result(bytes(answer))
 

@@ -14,9 +14,7 @@ from chainfl.report import Report, report
 TEMPLATES: Final = ("vision", "text", "tabular", "lora")
 
 
-@click.command(
-    short_help="Start learning of your own.", epilog="Example: chainfl new digits --template vision"
-)
+@click.command(short_help="Start an app of your own.", epilog="Example: chainfl new digits --template vision")
 @click.argument("name", type=click.Path(path_type=Path))
 @click.option(
     "--template",
@@ -57,11 +55,11 @@ def _show_new(answer: Report) -> None:
 
 @click.group(epilog="Example: chainfl app check digits/app.py")
 def app() -> None:
-    """Look at learning of your own before it takes part."""
+    """Check an app before it takes part in a task."""
 
 
 @app.command(
-    short_help="Rehearse an app and say what would go wrong.",
+    short_help="Try an app and report what would fail.",
     epilog="Example: chainfl app check digits/app.py",
 )
 @click.argument("file")

@@ -36,7 +36,7 @@ from chainfl.report import narrate
 @click.option(
     "--confirmations", default=0, show_default=True, help="Blocks to wait before anything is shown."
 )
-@click.option("--poll-seconds", type=float, help="Pause between looks at the chain [1].")
+@click.option("--poll-seconds", type=float, help="Pause between reads of the chain [1].")
 @click.option(
     "--max-parameters", type=int, help="Audit no task whose models have more parameters [134217728]."
 )

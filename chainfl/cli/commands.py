@@ -16,7 +16,7 @@ class Entry:
 
 
 COMMANDS: Final[dict[str, Entry]] = {
-    "app": Entry("chainfl.cli.apps:app", "Look at learning of your own before it takes part."),
+    "app": Entry("chainfl.cli.apps:app", "Check an app before it takes part in a task."),
     "audit": Entry("chainfl.cli.audit:audit", "Redo rounds from chain and blobs alone."),
     "compare": Entry("chainfl.cli.compare:compare", "Show runs side by side."),
     "completion": Entry("chainfl.cli.completion:completion", "Print the completion script of a shell."),
@@ -27,14 +27,14 @@ COMMANDS: Final[dict[str, Entry]] = {
     "devnet": Entry("chainfl.cli.devnet:devnet", "Run a chain, a task and participants on this machine."),
     "doctor": Entry("chainfl.cli.doctor:doctor", "Say what is installed and what to do about the rest."),
     "experiment": Entry("chainfl.cli.experiment:experiment", "Run campaigns and report on them."),
-    "keys": Entry("chainfl.cli.keys:keys", "Make and look at encrypted keys."),
+    "keys": Entry("chainfl.cli.keys:keys", "Make and show encrypted keys."),
     "model": Entry("chainfl.cli.model:model", "Take trained models out, and prove what they are."),
-    "new": Entry("chainfl.cli.apps:new", "Start learning of your own."),
+    "new": Entry("chainfl.cli.apps:new", "Start an app of your own."),
     "node": Entry("chainfl.cli.node:node", "Take part in a task."),
     "rules": Entry("chainfl.cli.rules:rules", "List the rules and what a chain proves."),
     "simulate": Entry("chainfl.cli.simulate:simulate", "Play rounds without a chain."),
     "serve": Entry("chainfl.cli.audit_api:serve", "Serve the audit API and its dashboard."),
     "stake": Entry("chainfl.cli.stake:stake", "Bond stake to a task, and take it out."),
-    "task": Entry("chainfl.cli.task:task", "Create tasks and look at them."),
+    "task": Entry("chainfl.cli.task:task", "Create and show tasks."),
     "watch": Entry("chainfl.cli.watch:watch", "Follow a task and convict liars."),
 }

@@ -11,7 +11,7 @@ from chainfl.report import Report, report
 
 @click.group(epilog="Example: chainfl keys new key.json --password-file pass")
 def keys() -> None:
-    """Make and look at encrypted keys."""
+    """Make and show encrypted keys."""
 
 
 @keys.command(epilog="Example: chainfl keys new key.json --password-file pass")

@@ -65,7 +65,7 @@ _Tick = Callable[["RoundMetrics"], None]
 )
 @click.option("--track", help="Show each round to tensorboard:DIR or mlflow:URI too.")
 @click.option("--replay", type=click.Path(path_type=Path), help="Play a chain's run again from its trace.")
-@click.option("--store", help="With --replay: where the task's manifest lies, such as dir:./store.")
+@click.option("--store", help="With --replay: where the task's manifest is stored, such as dir:./store.")
 @json_option
 def simulate(
     preset_name: str | None,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog="Example: chainfl task show 0x…")
 def task() -> None:
-    """Create tasks and look at them."""
+    """Create and show tasks."""
 
 
 @task.command(
@@ -233,7 +233,9 @@ def list_tasks(rpc_url: str, chain_id: int | None, factory: str, as_json: bool) 
 
 @task.command(short_help="Show where a task stands.", epilog="Example: chainfl task show 0x…")
 @task_argument
-@click.option("--store", envvar="CHAINFL_STORE", help="Where the manifest lies: tells model and data set.")
+@click.option(
+    "--store", envvar="CHAINFL_STORE", help="Where the manifest is stored: gives model and data set."
+)
 @json_option
 def show(task: TaskOnChain, store: str | None, as_json: bool) -> int:
     """Show where a task stands, what it trains, all its terms, and what it waits for."""
@@ -245,7 +247,7 @@ def show(task: TaskOnChain, store: str | None, as_json: bool) -> int:
     parse_address(task.address)
     blobs = open_store(store) if store else None
     now = task.open_reader().refresh()
-    unread = "unknown: give --store, where the manifest lies"
+    unread = "unknown: give --store, where the manifest is stored"
     metrics: dict[str, object] = {
         "task": task.address,
         "sponsor": checksum(now.sponsor),
@@ -269,17 +271,17 @@ def show(task: TaskOnChain, store: str | None, as_json: bool) -> int:
 
 
 @task.command(
-    short_help="Tell a task's rounds as data.", epilog="Example: chainfl task trace 0x… --json > trace.json"
+    short_help="Print a task's rounds as data.", epilog="Example: chainfl task trace 0x… --json > trace.json"
 )
 @task_argument
 @click.option(
     "--store",
     envvar="CHAINFL_STORE",
-    help="Where the manifest lies; a trace with it can be played again alone.",
+    help="Where the manifest is stored; a trace with it can be played again alone.",
 )
 @json_option
 def trace(task: TaskOnChain, store: str | None, as_json: bool) -> int:
-    """Tell a task's rounds as data: terms, seeds, stakes, who acted, each attempt's outcome, model roots."""
+    """Print a task's rounds as data: terms, seeds, stakes, who acted, each attempt's outcome, model roots."""
     from chainfl.store.address import open_store
     from chainfl.workflows.audit import trace_task
 

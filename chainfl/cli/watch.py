@@ -27,7 +27,7 @@ from chainfl.limits import Limits
 @store_option
 @key_options
 @limit_options
-@click.option("--poll-seconds", default=1.0, show_default=True, help="Pause between looks at the chain.")
+@click.option("--poll-seconds", default=1.0, show_default=True, help="Pause between reads of the chain.")
 @click.option("--json-logs", is_flag=True, help="One JSON object per log line.")
 def watch(
     task: TaskOnChain,

@@ -141,7 +141,7 @@ def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnPr
     for number, person in enumerate(people):
         start_node(net, person, number, len(people), "iid", DEVNET_SEED)
     enrol(net, w3, keys, people, on_progress)
-    on_progress("all are enrolled; whoever came after the first draw had opened joins from round 2 on")
+    on_progress("all are enrolled; those that enrolled after the first draw had opened join from round 2 on")
 
     names = {bytes(address_of(keys[person.name])): person.name for person in people}
     hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)

@@ -67,7 +67,9 @@ def spec_of_manifest(manifest: AnyManifest) -> LearningSpec:
 
 def _spec_of_config(manifest: AppManifest) -> LearningSpec:
     if manifest.digest != VERSION:
-        raise InputError(f"the task wants version {manifest.digest} of the built-in app, this is {VERSION}")
+        raise InputError(
+            f"the task requires version {manifest.digest} of the built-in app, this is {VERSION}"
+        )
     values: dict[str, Any] = of_values(manifest.config)
     try:
         model, dataset = str(values.pop("model")), str(values.pop("dataset"))

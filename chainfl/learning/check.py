@@ -242,7 +242,7 @@ def _gradients(app: App, job: Job) -> Finding:
         answer = app.functions["score"](network, job.samples, context)
     if isinstance(answer, torch.Tensor) and answer.requires_grad:
         return Finding(
-            "gradients", NOTE, "score() forgets no_grad: chainfl turns gradients off, your own loops may not"
+            "gradients", NOTE, "score() has gradients on: chainfl turns them off, loops of your own may not"
         )
     return Finding("gradients", OK, "chainfl scores without gradients")
 

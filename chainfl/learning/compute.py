@@ -117,7 +117,7 @@ def check_fits(name: str, samples: Samples) -> ModelSpec:
     if not len(samples):
         raise InputError(f"model {name}: no samples")
     if (highest := int(samples.y[samples.rows].max())) >= spec.classes:
-        raise InputError(f"model {name} knows classes 0…{spec.classes - 1}, a label is {highest}")
+        raise InputError(f"model {name} has classes 0…{spec.classes - 1}, a label is {highest}")
     return spec
 
 

@@ -37,7 +37,7 @@ class NodeSettings(BaseSettings):
         None, description="the list of who may join, as a file, in place of the one that the manifest names"
     )
     store: str = Field(description="dir:/path, ipfs:/ip4/127.0.0.1/tcp/5001 or http://127.0.0.1:5001")
-    home: Path = Field(Path(".chainfl"), description="where the journal lives")
+    home: Path = Field(Path(".chainfl"), description="where the journal is kept")
     app: str | None = Field(
         None, description="the task's app, installed by you: a Python file, or package.module"
     )
@@ -89,7 +89,7 @@ class NodeSettings(BaseSettings):
     max_priority_fee: float = Field(10, gt=0, description="most gwei of that to the block's producer")
     confirmations: int = Field(0, description="blocks to wait before anything counts")
     poll_seconds: float = Field(
-        0.5, description="longest pause between looks at the chain; shorter while much happens"
+        0.5, description="longest pause between reads of the chain; shorter while events come often"
     )
     log_level: str = Field("info", description="how much to log: debug, info, warning")
     json_logs: bool = Field(False, description="one JSON object per log line")

@@ -99,7 +99,7 @@ class AlreadyEnrolledError(RuleError):
 class StakeTooLowError(RuleError):
     """The stake allocated to the task is below its minimum."""
 
-    text = "stake of {0} wei is allocated, the task wants {1}"
+    text = "stake of {0} wei is allocated, the task requires {1}"
 
 
 class DrawOpenError(RuleError):
@@ -285,7 +285,7 @@ class BadConfigError(RuleError):
 class NotATaskError(RuleError):
     """Stake can only go to tasks that this registry's factory created."""
 
-    text = "no task lives at this address"
+    text = "there is no task at this address"
 
 
 class ZeroAmountError(RuleError):
@@ -297,13 +297,13 @@ class ZeroAmountError(RuleError):
 class NotEnoughFreeError(RuleError):
     """The account has less free stake than it wants to use."""
 
-    text = "{1} wei of free stake, {2} wanted"
+    text = "{1} wei of free stake, {2} requested"
 
 
 class NotEnoughBondedError(RuleError):
     """The account has less bonded to the task than it wants to take out."""
 
-    text = "{2} wei are bonded to the task, {3} wanted"
+    text = "{2} wei are bonded to the task, {3} requested"
 
 
 class NoSuchRequestError(RuleError):

@@ -112,7 +112,7 @@ class Experiment:
             raise InputError(f"a committee has an odd size of at least 3, not {self.committee}")
         if self.workers < 1:
             raise InputError(
-                f"{self.participants} participants leave nobody to work beside a committee of {self.committee}"
+                f"{self.participants} participants leave no worker beside a committee of {self.committee}"
                 f"{'' if self.elects else ' and a miner'}: take more participants or a smaller committee"
             )
         if pipeline is not None and pipeline.least > self.workers:

@@ -197,7 +197,7 @@ class MemoryStore:
         """The bytes of this name."""
         data = self._blobs.get(cid)
         if data is None:
-            raise BlobNotFoundError(f"{cid}: nobody has put these bytes")
+            raise BlobNotFoundError(f"{cid}: these bytes were never stored")
         if len(data) > max_bytes:
             raise BlobTooLargeError(f"{cid}: {len(data)} bytes, at most {max_bytes} are allowed")
         return data

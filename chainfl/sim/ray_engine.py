@@ -77,7 +77,7 @@ class RayEngine:
 
         Raises:
             InputError: the app is not the built-in one: its code is on this machine alone.
-            OutsideError: the cluster went away, or a job ends every worker that takes it.
+            OutsideError: the cluster cannot be reached, or a job ends every worker that takes it.
         """
         spec = _built_in(learner).spec
         head = self._put(head_D)
@@ -100,7 +100,7 @@ class RayEngine:
 
         Raises:
             InputError: the app is not the built-in one: its code is on this machine alone.
-            OutsideError: the cluster went away, or a job ends every worker that takes it.
+            OutsideError: the cluster cannot be reached, or a job ends every worker that takes it.
         """
         model = _built_in(learner).spec.model
         rows = [judge.samples.rows for judge in judges]
@@ -135,8 +135,8 @@ class RayEngine:
                 deaths[k] += 1
                 if deaths[k] == MOST_DEATHS:
                     raise OutsideError(
-                        f"{MOST_DEATHS} Ray workers died with the same job, one after the other: "
-                        "look whether they have memory enough"
+                        f"{MOST_DEATHS} Ray workers ended during the same job, one after the other: "
+                        "check that they have enough memory"
                     ) from None
                 waiting.append(k)
                 free.append(self._replaced(worker))
@@ -212,9 +212,10 @@ class WorkerDiedError(OutsideError):
 
 
 def gone(address: str, why: str) -> OutsideError:
-    """The line about a cluster that went away."""
+    """The line about a cluster that cannot be reached."""
     return OutsideError(
-        f"the Ray cluster at {address} went away ({why}): start it again; a run with --run goes on with --resume"
+        f"the Ray cluster at {address} cannot be reached any more ({why}): "
+        "start it again; a run with --run goes on with --resume"
     )
 
 

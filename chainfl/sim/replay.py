@@ -197,9 +197,7 @@ class ReplayNetwork(Network):
         """Before the draw: the weights that it counted, its seed, an open draw."""
         number = self.task.round.number
         if number != self.record["round"]:
-            raise VerificationError(
-                f"the trace tells round {self.record['round']}, the rules are at {number}"
-            )
+            raise VerificationError(f"the trace has round {self.record['round']}, the rules are at {number}")
         self.later, seen = [], set[int]()
         for change in self.record["changes"]:
             if self._is_early(change, seen):

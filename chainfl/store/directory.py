@@ -126,7 +126,7 @@ class DirectoryStore:
             return sorted(_named(self._pins.iterdir()))
 
     def collect(self, before: float) -> int:
-        """Remove what no pin reaches and nobody has put since `before` (seconds, as `time.time()`).
+        """Remove what no pin reaches and was not stored since `before` (seconds, as `time.time()`).
 
         Leave writers time to pin what they put: an hour is plenty. Says how many bytes were freed.
         """

@@ -252,7 +252,7 @@ class IpfsStore:
                     f"{self._endpoint} did not answer {command} in {seconds:.3g} s"
                 ) from error
             except _UnreachableError as error:
-                self.close()  # idle connections to a daemon that went away are dead too
+                self.close()  # idle connections to a daemon that has ended are closed too
                 if not left or time.monotonic() + pause >= deadline:
                     raise StoreError(
                         f"{self._endpoint} cannot be reached{error}; is the daemon running?"
@@ -375,7 +375,7 @@ def _refusal(response: urllib3.BaseHTTPResponse) -> Exception:
     if response.status in _GATEWAY_FAILURES:  # said by a server in front of a daemon that is away
         return HTTPError(line)
     if response.status in (401, 403):
-        return StoreError(f"{line}: the IPFS daemon wants other credentials; see CHAINFL_IPFS_AUTH_FILE")
+        return StoreError(f"{line}: the IPFS daemon refuses these credentials; see CHAINFL_IPFS_AUTH_FILE")
     return _RefusedError(line)
 
 

@@ -121,5 +121,5 @@ class RecordingStore(WrappedStore):
                     limited.unpin(cid)
                     count += 1
         except (StoreError, VerificationError) as error:
-            _log.debug("round %d: pins are let go of later: %s", number, error)
+            _log.debug("round %d: pins are removed later: %s", number, error)
         return count

@@ -251,7 +251,7 @@ def verify_model(
     elif reader is not None:
         rounds = played_rounds(reader)
         _expect_proven(file.about, reader.task, rounds)
-        proven_by = "the chain, as the endpoint tells it (not the names of the tensors)"
+        proven_by = "the chain, as the endpoint reports it (not the names of the tensors)"
     return VerifiedModel(file, told, proven_by)
 
 

@@ -366,7 +366,7 @@ def test_a_manifest_that_nobody_has_is_said_to_be_missing(tmp_path: Path) -> Non
         answer = client.get("/tasks/1/manifest")
 
         assert answer.status_code == 503
-        assert "nobody has put these bytes" in answer.json()["detail"]
+        assert "these bytes were never stored" in answer.json()["detail"]
 
 
 def test_everything_that_has_a_name_is_found_by_it(client: TestClient, made: Scene) -> None:

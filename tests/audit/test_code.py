@@ -103,7 +103,7 @@ def test_a_library_that_takes_itself_for_another_is_refused(played: History, cod
     library = place_of(played, codes, "Tally")
     code = codes[library].replace(library, OTHER)
 
-    with pytest.raises(VerificationError, match="does not know its own address"):
+    with pytest.raises(VerificationError, match="does not hold its own address"):
         prove(played, codes | {library: code})
 
 

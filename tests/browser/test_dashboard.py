@@ -186,7 +186,7 @@ def test_the_audit_is_a_numbered_list_with_its_verdict(visit: Open) -> None:
     here.round(2)
     missing = here.page.locator(".checks li", has_text="update roots")
     expect(missing).to_contain_text("data unavailable")
-    expect(missing).to_contain_text("nobody has put these bytes")
+    expect(missing).to_contain_text("these bytes were never stored")
 
 
 def test_scores_are_a_table_of_validators_by_workers(visit: Open) -> None:

@@ -138,12 +138,12 @@ def _use(bundle: Bundle) -> None:
 
 
 def read_header_json(data: bytes) -> None:
-    """A block as an endpoint tells it."""
+    """A block as an endpoint reports it."""
     endpoint.encode_header(_json(data))
 
 
 def read_receipt_json(data: bytes) -> None:
-    """A receipt as an endpoint tells it."""
+    """A receipt as an endpoint reports it."""
     endpoint.encode_receipt(_json(data))
 
 

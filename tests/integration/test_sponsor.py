@@ -111,7 +111,7 @@ def test_a_task_says_what_it_trains_and_who_must_enrol(sponsor: Sponsor) -> None
     assert shown["next_step"].startswith(
         "7 more must enrol with 1.000000 ETH or more each: chainfl stake add"
     )
-    assert shown["manifest"] == "unknown: give --store, where the manifest lies"
+    assert shown["manifest"] == "unknown: give --store, where the manifest is stored"
 
     sponsor.capsys.readouterr()
     run(

@@ -154,7 +154,7 @@ def test_a_rule_that_counts_correct_answers_needs_them(where: Path) -> None:
 
 
 FOUND = {
-    "forgets no_grad": ("calls = []", "calls = []", "gradients", NOTE),
+    "gradients on in score": ("calls = []", "calls = []", "gradients", NOTE),
     "writes into its samples": (
         "    loss.backward()\n",
         "    loss.backward()\n    x += 1\n",
@@ -220,5 +220,5 @@ def test_the_built_in_app_is_an_app_with_its_version_for_a_digest() -> None:
 
     assert not is_app(task)
     assert spec_of_manifest(task) == spec
-    with pytest.raises(InputError, match="wants version builtin-9 of the built-in app, this is builtin-1"):
+    with pytest.raises(InputError, match="requires version builtin-9 of the built-in app, this is builtin-1"):
         spec_of_manifest(replace(task, digest="builtin-9"))

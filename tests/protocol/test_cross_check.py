@@ -271,7 +271,7 @@ class Misled(MemoryLedger):
     """A ledger in memory behind an endpoint that gives all of the next model to one worker."""
 
     def task(self) -> Task:
-        """The task as the endpoint tells it."""
+        """The task as the endpoint reports it."""
         real = super().task()
         log = [event for emitter, event in self.chain.world.log if emitter == real.address]
         return folded(

@@ -140,7 +140,7 @@ def test_a_preset_is_changed_by_settings() -> None:
     ("settings", "says"),
     [
         ({"participant": 5}, "simulate() has no setting 'participant' (did you mean 'participants'?)"),
-        ({"participants": 4}, "leave nobody to work"),
+        ({"participants": 4}, "leave no worker"),
         ({"rule": "medina"}, "no rule is called 'medina'"),
         ({"preset": "fast"}, "no preset is called 'fast'"),
         ({"app": "nowhere.py"}, "nowhere.py"),

@@ -148,7 +148,7 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         (("rounds = 2", 'rounds = "two"'), "rounds must be a whole number, not 'two'"),
         (
             ("participants = 8", "participants = 3"),
-            "cannot be run: mine/all rule=softmax: 3 participants leave nobody",
+            "cannot be run: mine/all rule=softmax: 3 participants leave no worker",
         ),
         (('"mean"]', '"meen"]'), r"rule=meen: no rule is called 'meen'; there are: .*did you mean"),
         (("[base]", '[base]\ndataset = "minst"'), r"no data set is called 'minst'.*did you mean 'mnist"),

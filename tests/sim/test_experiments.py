@@ -214,7 +214,7 @@ def test_every_preset_has_terms_that_a_task_accepts(name: str) -> None:
         ({"worker_attack": "nap"}, "no worker attack is called 'nap'"),
         ({"validator_attack": "nap"}, "no validator attack is called 'nap'"),
         ({"committee": 4}, "odd size"),
-        ({"committee": 11}, "leave nobody to work"),
+        ({"committee": 11}, "leave no worker"),
         ({"hostile": 1.5}, "0…1"),
         ({"hostile_workers": 7}, "only 6"),
         ({"stakes": "none"}, "samples, equal"),

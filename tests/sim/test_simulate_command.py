@@ -73,7 +73,7 @@ def test_people_get_a_table_and_progress_on_stderr(capsys: pytest.CaptureFixture
         (["--replay", "none.json"], "--replay needs --participants"),
         (["--replay", "none.json", "--participants", "p.json"], "No such file"),
         (["--dataset", "mnist", "--data", "nowhere"], "mnist"),
-        (["--participants", "5"], "leave nobody to work"),
+        (["--participants", "5"], "leave no worker"),
         (["--hostile", "2"], "0…1"),
         (["--preset", "varsel-none"], "no preset is called 'varsel-none'"),
         (["--preset", "varsel-small", "--committee", "5"], "no place for --committee"),

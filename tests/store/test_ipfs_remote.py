@@ -339,7 +339,7 @@ def test_a_daemon_that_wants_credentials_is_not_one_without_the_blob(status: int
             with pytest.raises(StoreError) as caught:
                 call(store)
             assert type(caught.value) is StoreError
-            assert "wants other credentials; see CHAINFL_IPFS_AUTH_FILE" in str(caught.value)
+            assert "refuses these credentials; see CHAINFL_IPFS_AUTH_FILE" in str(caught.value)
 
     assert len(server.asked) == 3
 

@@ -139,7 +139,7 @@ def on_ray(cells: Sequence[Cell], data: str | None) -> Iterator[Outcome]:
             cell = running.pop(done)
             try:
                 yield ray.get(done)
-            except Exception as error:  # a machine of the cluster went away
+            except Exception as error:  # a machine of the cluster cannot be reached
                 yield Outcome(cell, None, f"{type(error).__name__}: {' '.join(str(error).split())}")
     finally:
         ray.shutdown()
