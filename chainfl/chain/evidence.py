@@ -23,7 +23,9 @@ from chainfl.types import Address, Digest
 _BATCH = 64
 _SPAN = 50_000
 _TASK_CREATED = keccak256(b"TaskCreated(uint64,address,address,uint256)")
-_UNKNOWN_FORM = "the endpoint's answers do not hash to what the chain's headers name, and it has no debug_getRaw…: use another"
+_UNKNOWN_FORM = (
+    "the endpoint's answers do not hash to what the headers name, and it has no debug_getRaw…: use another"
+)
 
 Json = Mapping[str, Any]
 
