@@ -74,6 +74,11 @@ def list_(name: str | None, as_json: bool) -> int:
     metavar="CELLS",
     help="Run nothing new: play so many finished cells again, and compare the roots of their models.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Run nothing: how many cells are left, and how long they take by two rounds of a few of each group.",
+)
 @json_option
 def run(
     name: str,
@@ -84,6 +89,7 @@ def run(
     engine: str,
     skip_impossible: bool,
     check: int | None,
+    dry_run: bool,
     as_json: bool,
 ) -> int:
     """Run every cell of campaign NAME, NAME/GROUP or FILE.toml that is not finished yet, then report.
@@ -101,6 +107,8 @@ def run(
     plan = Plan(campaign, wanted, place, data, jobs or cores(), engine, skip_impossible)
     if check is not None:
         return _check(plan, check, as_json)
+    if dry_run:
+        return _estimate(plan, as_json)
     ran = run_campaign(plan, narrate)
     for cell, why in (ran.failed | ran.impossible).items():
         narrate(f"not run: {cell}: {why}")
@@ -140,6 +148,42 @@ def _check(plan: "Plan", most: int, as_json: bool) -> int:
         as_json,
         lambda _: click.echo(f"{len(lines) - len(differing)} of {len(lines)} cells end in the same root"),
     )
+
+
+def _estimate(plan: "Plan", as_json: bool) -> int:
+    """What is left to run and how long it takes; exit code 1 where cells cannot be run."""
+    from chainfl.sim.experiments.estimate import estimate
+
+    narrate(f"playing two rounds of a few cells of each group on {plan.jobs} cores")
+    groups, impossible = estimate(plan)
+    for cell, why in impossible.items():
+        narrate(f"cannot be run: {cell}: {why}")
+    whole = sum(each.seconds_left for each in groups)
+    rows = [
+        (
+            each.group,
+            str(each.cells),
+            str(each.left),
+            "unknown" if each.left and each.seconds is None else f"{each.seconds or 0:.1f}",
+            f"{each.seconds_left / 60:.1f}",
+        )
+        for each in groups
+    ]
+    metrics: dict[str, object] = {
+        "groups": [
+            {"group": each.group, "cells": each.cells, "left": each.left, "seconds_a_cell": each.seconds}
+            for each in groups
+        ],
+        "impossible": impossible,
+        "core_seconds": whole,
+        "seconds": whole / plan.jobs,
+    }
+
+    def show(_: Report) -> None:
+        print_table(("group", "cells", "left", "seconds a cell", "core-minutes"), rows)
+        click.echo(f"{whole / 60:.0f} core-minutes, {whole / 60 / plan.jobs:.0f} min on {plan.jobs} cores")
+
+    return finish(report("experiment-estimate", metrics, ok=not impossible), as_json, show)
 
 
 @experiment.command(

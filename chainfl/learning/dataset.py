@@ -66,7 +66,10 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """Training and test samples; `groups` names each training sample's natural owner, by kind of owner."""
+    """Training and test samples; `groups` names each training sample's natural owner, by kind of owner.
+
+    `test_groups` does so for the test samples, where the data set knows it.
+    """
 
     name: str
     x: Array
@@ -75,6 +78,7 @@ class Dataset:
     y_test: Labels
     classes: int
     groups: Mapping[str, Labels] = field(default_factory=dict)
+    test_groups: Mapping[str, Labels] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_pair(self.name, self.x, self.y, self.classes)
@@ -83,11 +87,12 @@ class Dataset:
             raise DataCorruptError(
                 f"{self.name}: training samples are {_form(self.x)}, test samples {_form(self.x_test)}, not alike"
             )
-        for kind, owners in self.groups.items():
-            if owners.shape != self.y.shape:
-                raise DataCorruptError(
-                    f"{self.name}: {kind} names {owners.shape} owners for {self.y.shape} samples"
-                )
+        for labels, groups in ((self.y, self.groups), (self.y_test, self.test_groups)):
+            for kind, owners in groups.items():
+                if owners.shape != labels.shape:
+                    raise DataCorruptError(
+                        f"{self.name}: {kind} names {owners.shape} owners for {labels.shape} samples"
+                    )
 
     def rows(self, rows: Rows) -> Samples:
         """These training samples."""

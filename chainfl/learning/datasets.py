@@ -81,6 +81,12 @@ SOURCES: Final[Mapping[str, Source]] = {
         _in_folders("shakespeare", ".", files=shakespeare.FILES),
         shakespeare.decode_shakespeare,
     ),
+    "shakespeare-six": Source(
+        "the same of six plays, with the role that speaks each test sample",
+        shakespeare.CLASSES,
+        _in_folders("shakespeare", ".", files=shakespeare.FILES),
+        shakespeare.decode_six,
+    ),
     "cifar10": Source("small photographs, 32x32", 10, find_cifar, decode_cifar),
     "cifar10-24": Source("small photographs, the middle 24x24", 10, find_cifar, decode_cropped),
 }
@@ -125,8 +131,13 @@ def _load_source(name: str, root: Path | None, *, fresh: bool) -> Dataset:
         return arrays
 
     arrays = cached(name, found.values(), decode, fresh=fresh)
-    groups = {key.removeprefix("group_"): array for key, array in arrays.items() if key.startswith("group_")}
-    return Dataset(name, arrays["x"], arrays["y"], arrays["x_test"], arrays["y_test"], source.classes, groups)
+    groups, test_groups = _owners(arrays, "group_"), _owners(arrays, "test_")
+    train, test = (arrays["x"], arrays["y"]), (arrays["x_test"], arrays["y_test"])
+    return Dataset(name, *train, *test, source.classes, groups, test_groups)
+
+
+def _owners(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
 
 
 def verify_contents(name: str, arrays: Mapping[str, Array], known: Mapping[str, str]) -> None:

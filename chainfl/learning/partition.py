@@ -212,6 +212,33 @@ def natural(owners: Labels, clients: int, seed: int, *, minimum: int = MIN_SAMPL
     return _sorted([order[start:stop] for start, stop in zip(starts, stops, strict=True)])
 
 
+def cast(
+    roles: Labels, plays: Labels, clients: int, seed: int, *, play: int, inside: int, minimum: int
+) -> Parts:
+    """A role for each client: the first `inside` are of this play, the others of the other plays (VaRSeL, 5.2).
+
+    Raises:
+        PartitionError: this play, or the others, have too few roles with at least `minimum` samples.
+    """
+    if not 0 < inside < clients:
+        raise PartitionError(f"cast: {inside} of {clients} clients inside the play: some must be outside")
+    is_inside = plays == play
+    parts: list[Rows] = []
+    for rows, count in (
+        (np.flatnonzero(is_inside), inside),
+        (np.flatnonzero(~is_inside), clients - inside),
+    ):
+        samples = np.unique(roles[rows], return_counts=True)[1]
+        rich = int((samples >= max(minimum, MIN_SAMPLES)).sum())
+        if count > rich:
+            where = f"play {play} has" if len(parts) == 0 else f"the plays beside {play} have"
+            raise PartitionError(
+                f"cast: {where} {rich} roles with at least {max(minimum, MIN_SAMPLES)} samples, {count} are needed"
+            )
+        parts += [rows[own] for own in natural(roles[rows], count, seed, minimum=minimum)]
+    return _sorted(parts)
+
+
 def hold_out(rows: Rows, seed: int, fraction: float = HELD_OUT) -> Holding:
     """Split a participant's rows at random; at least one is held out and one is left to train on.
 
@@ -232,6 +259,21 @@ def _deal_natural(dataset: Dataset, clients: int, seed: int, values: Mapping[str
         raise PartitionError(f"natural: data set {dataset.name} does not name the owners of its samples")
     kind = min(dataset.groups, key=lambda name: OWNERS.index(name) if name in OWNERS else len(OWNERS))
     return natural(dataset.groups[kind], clients, seed, minimum=int(values["min"]))
+
+
+def _deal_cast(dataset: Dataset, clients: int, seed: int, values: Mapping[str, float]) -> Parts:
+    missing = [kind for kind in ("role", "play") if kind not in dataset.groups]
+    if missing:
+        raise PartitionError(f"cast: data set {dataset.name} has no owners by {' and '.join(missing)}")
+    return cast(
+        dataset.groups["role"],
+        dataset.groups["play"],
+        clients,
+        seed,
+        play=int(values["play"]),
+        inside=int(values["inside"]),
+        minimum=int(values["min"]),
+    )
 
 
 def _deal_by(kind: str) -> Callable[[Dataset, int, int, Mapping[str, float]], Parts]:
@@ -268,6 +310,7 @@ PARTITIONS: Final[Mapping[str, tuple[Deal, Mapping[str, float]]]] = {
         lambda data, n, seed, v: unbalanced(data.y, n, seed, label_cap=int(v["labels"])),
         {"labels": 5},
     ),
+    "cast": (_deal_cast, {"play": 0, "inside": 2, "min": MIN_SAMPLES}),
     "natural": (_deal_natural, {"min": MIN_SAMPLES}),
     **{kind: (_deal_by(kind), {"min": MIN_SAMPLES}) for kind in OWNERS},
 }

@@ -30,6 +30,7 @@ from chainfl.protocol.varsel import varsel_shares, varsel_weights
 from chainfl.sim.experiment import Selfish as Selfish
 from chainfl.sim.experiment import parse_method
 from chainfl.sim.judged import judged_shares
+from chainfl.sim.selfish_tests import tests_of
 from chainfl.sim.varsel import choose, step_shares
 from chainfl.types import TOTAL, WAD, Statistic
 
@@ -279,7 +280,7 @@ def set_up_selfish(experiment: Selfish, data: str | None = None) -> SelfishSetup
     if experiment.deal == "alike":
         parts = alike(dataset.y, parts, experiment.internal, training_seed(experiment.seed, "alike", 0, 0))
     clients = [held_by(experiment, dataset, k, rows) for k, rows in enumerate(parts)]
-    tests = [tests_like(dataset, own) for own in clients[: experiment.internal]]
+    tests = [tests_of(dataset, own) for own in clients[: experiment.internal]]
     if experiment.test_samples:
         test_seed = training_seed(experiment.seed, "test", 0, 0)
         tests = [test.sampled(experiment.test_samples, test_seed) for test in tests]
@@ -303,12 +304,6 @@ def held_by(experiment: Selfish, dataset: Dataset, client: int, rows: Rows) -> S
 def two_labels(client: int, classes: int) -> tuple[int, int]:
     """The labels of a client that holds two only; neighbours hold others."""
     return 2 * client % classes, (2 * client + 1) % classes
-
-
-def tests_like(dataset: Dataset, own: Samples) -> Samples:
-    """The test samples of the classes that a client holds."""
-    held = np.unique(own.y[own.rows])
-    return Samples(dataset.x_test, dataset.y_test, np.flatnonzero(np.isin(dataset.y_test, held)))
 
 
 @dataclass(slots=True)

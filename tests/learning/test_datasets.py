@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from chainfl.errors import DataCorruptError, DataMissingError, InputError, UnknownNameError
+from chainfl.errors import (
+    DataCorruptError,
+    DataMissingError,
+    InputError,
+    PartitionError,
+    UnknownNameError,
+)
 from chainfl.learning import datasets
 from chainfl.learning.dataset import Array, Dataset, Samples
+from chainfl.learning.partition import partition
 from chainfl.learning.sources import cache, cifar, covtype, idx, imdb, shakespeare
 from chainfl.learning.sources.files import digest, unpack
 from chainfl.learning.sources.known import DIGESTS
+from chainfl.sim.selfish_tests import tests_of
 
 
 def write_idx(path: Path, array: Array) -> Path:
@@ -260,6 +268,70 @@ def test_roles_become_windows_of_eighty_characters(tmp_path: Path) -> None:
     assert set(arrays["group_role"].tolist()) == {0}
     assert len(set(arrays["y"].tolist())) == 1
     assert np.array_equal(arrays["x"][0], arrays["x"][1])
+
+
+def six_plays(folder: Path) -> Path:
+    """A file of plays: two roles in each of VaRSeL's six and in one more, all with words of their own."""
+    plays = [
+        {"play": play, "speeches": [[role, 1, 1, f"{play} {role} " * 60] for role in ("A", "B")]}
+        for play in ("hamlet", *reversed(shakespeare.SIX))
+    ]
+    path = folder / "shakespeare_speeches.json"
+    path.write_text(json.dumps(plays))
+    return path
+
+
+def test_six_plays_have_the_papers_order_and_name_who_speaks_each_test_sample(tmp_path: Path) -> None:
+    whole = shakespeare.decode_shakespeare({"plays": six_plays(tmp_path)})
+
+    arrays = shakespeare.decode_six({"plays": six_plays(tmp_path)})
+
+    assert sorted(set(whole["group_play"].tolist())) == list(range(7))
+    assert not any(name.startswith("test_") for name in whole)
+    assert sorted(set(arrays["group_play"].tolist())) == list(range(6))
+    for part, x in (("group", "x"), ("test", "x_test")):
+        roles, plays = arrays[f"{part}_role"], arrays[f"{part}_play"]
+        assert len(roles) == len(plays) == len(arrays[x])
+        assert sorted(set(zip(roles.tolist(), plays.tolist(), strict=True))) == [
+            (role, role // 2) for role in range(12)
+        ]
+
+
+def test_plays_of_varsel_that_are_missing_are_named(tmp_path: Path) -> None:
+    plays = json.loads(six_plays(tmp_path).read_text())
+    (tmp_path / "p.json").write_text(json.dumps([each for each in plays if each["play"] != "lear"]))
+
+    with pytest.raises(DataCorruptError, match="no play lear"):
+        shakespeare.decode_six({"plays": tmp_path / "p.json"})
+
+
+def test_the_first_clients_of_a_cast_are_roles_of_one_play_and_are_tested_on_their_own_lines(
+    tmp_path: Path,
+) -> None:
+    arrays = shakespeare.decode_six({"plays": six_plays(tmp_path)})
+    plays = Dataset(
+        "plays",
+        x=arrays["x"],
+        y=arrays["y"],
+        x_test=arrays["x_test"],
+        y_test=arrays["y_test"],
+        classes=shakespeare.CLASSES,
+        groups={kind: arrays[f"group_{kind}"] for kind in ("play", "role")},
+        test_groups={kind: arrays[f"test_{kind}"] for kind in ("play", "role")},
+    )
+
+    parts = partition(plays, "cast:play=3,inside=2,min=10", 9, seed=1)
+
+    roles = [np.unique(plays.groups["role"][rows]).tolist() for rows in parts]
+    assert roles[:2] == [[6], [7]]
+    assert len({role for (role,) in roles}) == 9
+    tests = tests_of(plays, plays.rows(parts[0]))
+    assert len(tests) > 0
+    assert set(plays.test_groups["role"][tests.rows].tolist()) == {6}
+    with pytest.raises(PartitionError, match=r"play 3 has 2 roles with at least 10 samples, 3 are needed"):
+        partition(plays, "cast:play=3,inside=3,min=10", 9, seed=1)
+    with pytest.raises(PartitionError, match="plays beside 3 have 10 roles"):
+        partition(plays, "cast:play=3,inside=2,min=10", 13, seed=1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ FORMS = {
     "covtype": ((None, 54), None, 7),
     "imdb": ((25_000, 200), 25_000, 2),
     "shakespeare": ((None, 80), None, 80),
+    "shakespeare-six": ((None, 80), None, 80),
     "cifar10": ((None, 32, 32, 3), 10_000, 10),
     "cifar10-24": ((None, 24, 24, 3), 10_000, 10),
 }
@@ -48,7 +49,12 @@ def test_a_large_data_set_is_decoded_and_is_the_known_one(name: str, data: Path)
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "text", "clients"),
-    [("mnist", "writer", 539), ("imdb", "movie:min=9", 772), ("shakespeare", "role:min=64", 143)],
+    [
+        ("mnist", "writer", 539),
+        ("imdb", "movie:min=9", 772),
+        ("shakespeare", "role:min=64", 143),
+        ("shakespeare-six", "cast:play=3,inside=21,min=64", 104),
+    ],
 )
 def test_natural_partitions_have_as_many_clients_as_the_papers_stand_ins(
     name: str, text: str, clients: int, data: Path

@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 from chainfl.sim.experiments.campaign import shipped
-from chainfl.sim.experiments.results import PACKED, read_results
+from chainfl.sim.experiments.results import read_results
+from chainfl.sim.experiments.runner import PACKED
 from scripts.pages import selfish
 
 

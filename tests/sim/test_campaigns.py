@@ -16,6 +16,7 @@ from chainfl.errors import InputError
 from chainfl.sim.experiments.campaign import find_campaign, parse, shipped
 from chainfl.sim.experiments.cells import Cell, expand
 from chainfl.sim.experiments.claims import judge
+from chainfl.sim.experiments.estimate import estimate
 from chainfl.sim.experiments.report import blocks_of
 from chainfl.sim.experiments.results import pack, read_results
 from chainfl.sim.experiments.runner import CELLS, Plan, open_run, run_campaign
@@ -82,6 +83,50 @@ def test_a_finished_cell_is_never_run_again_and_a_missing_one_is(tmp_path: Path)
     assert (first.finished, again.found, again.finished) == (4, 3, 1)
     assert kept.stat().st_mtime_ns == before[1]
     assert json.loads(lost.read_text())["root"] == json.loads(before[0])["root"]
+
+
+def test_a_file_that_is_not_whole_is_of_no_finished_cell(tmp_path: Path) -> None:
+    run_here(SMALL, tmp_path)
+    cut, other, *_ = sorted((tmp_path / CELLS).glob("*.json"))
+    whole = cut.read_text()
+    cut.write_text(whole[: len(whole) // 2])
+    other.write_text(whole)
+    (tmp_path / CELLS / "left.json.new").write_text("{")
+    said: list[str] = []
+
+    assert "1 of 4 cells" not in as_markdown(blocks_of(read_results(tmp_path)))
+    assert "2 of 4 cells" in as_markdown(blocks_of(read_results(tmp_path)))
+    again = run_campaign(Plan(parse("mine", SMALL), "small", tmp_path, jobs=0), said.append)
+
+    assert (again.found, again.finished) == (2, 2)
+    assert next(line for line in said if "damaged: its cell is run again" in line).startswith(str(cut))
+    assert json.loads(cut.read_text())["root"] == json.loads(whole)["root"]
+
+
+def test_a_packed_run_goes_on(tmp_path: Path) -> None:
+    run_here(SMALL.replace("seeds = 2", "seeds = 1"), tmp_path / "run")
+    pack(tmp_path / "run", tmp_path / "packed")
+
+    again = run_here(SMALL, tmp_path / "packed")
+
+    assert (again.found, again.finished) == (2, 2)
+
+
+def test_a_dry_run_tells_what_is_left_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(SMALL.replace('"mean"]', '"mean", "krum:f=9"]'))
+    place = ["--run", str(tmp_path / "run"), "--jobs", "1"]
+
+    code = command(["experiment", "run", str(tmp_path / "own.toml"), *place, "--dry-run"])
+    before = estimate(Plan(parse("mine", SMALL), "small", tmp_path / "run"))[0]
+    missing = not (tmp_path / "run").exists()
+    run_here(SMALL.replace("seeds = 2", "seeds = 1"), tmp_path / "run")
+    after = estimate(Plan(parse("mine", SMALL), "small", tmp_path / "run"))[0]
+
+    assert code == 1
+    assert missing
+    assert [(each.cells, each.left) for each in (*before, *after)] == [(4, 4), (4, 2)]
+    assert before[0].seconds is not None
+    assert before[0].seconds_left == 4 * before[0].seconds > 0
 
 
 def fail_one(cell: Cell, _data: str | None) -> dict[str, Any]:
@@ -157,6 +202,17 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         (('"mean"]', '"krum:f=9"]'), r"Krum needs at least f \+ 3 = 12 updates"),
         (("mnist-mlp-small", "covtype-mlp"), "takes samples of"),
         (("first =", "frist ="), "did you mean 'first"),
+        (
+            ('first = "softmax"', 'first = "softmx"'),
+            r"label of axis rule of group all.*did you mean 'softmax",
+        ),
+        (('first = "softmax"', 'along = "attack"'), "axis of group all is called 'attack'; there are: rule"),
+        (('first = "softmax"', 'along = "rule"\nshape = "up"'), "no shape is called 'up'; there are: cliff"),
+        (
+            ('first = "softmax"', 'first = "mean"\nof = { attack = "alie" }'),
+            "axis of group all is called 'attack'",
+        ),
+        (('first = "softmax"', 'level = "mean"\nnear_paper = 2.0'), "has no number of the paper for mean"),
         (('group = "all"', 'group = "none"'), "no group of campaign mine is called 'none'"),
         (("[axes]", "[axes"), "no TOML"),
         (("seeds = 2", "seeds = 0"), "seeds must be"),
@@ -195,10 +251,13 @@ def with_accuracies(folder: Path, values: dict[str, list[float]]) -> None:
         ('first = "mean"', "fails", "mean 75.0, softmax 85.0; 0 of 2"),
         ('over = ["softmax", "mean"]\nby = 0.15', "fails", "0 of 2"),
         ('order = ["softmax", "mean"]\nby = 0.05', "holds", "2 of 2"),
-        ('over = ["softmax", "median"]', "not tested", "median was not run"),
-        ('along = "rule"\nshape = "falls"', "holds", "rule: softmax 85.0, mean 75.0; 2 seeds"),
+        (
+            'along = "rule"\nshape = "falls"',
+            "holds",
+            "rule: softmax 85.0, mean 75.0; so in 2 seeds; 2 of 2 seeds",
+        ),
         ('along = "rule"\nshape = "cliff"', "fails", "75.0"),
-        ('level = "mean"\nat_least = 0.7', "holds", "mean 75.0, 2 seeds"),
+        ('level = "mean"\nat_least = 0.7', "holds", "mean 75.0; 2 of 2 seeds"),
         ('level = "mean"\nat_most = 0.7', "fails", "mean 75.0"),
         ('untested = "no data"', "not tested", "no data"),
     ],
@@ -224,6 +283,133 @@ def test_a_mean_that_rests_on_one_lucky_seed_is_unclear(tmp_path: Path, first: s
 
     assert found.verdict == "unclear"
     assert "1 of 2 comparisons by seed" in found.findings["last"].why
+
+
+SETTINGS = SMALL.replace("[axes]", "[sizes.small]\n\n[axes]").replace(
+    "[[claims]]",
+    "".join(f"[groups.{name}]\nset = {{ batch = {n} }}\n" for n, name in enumerate("abc", 2)) + "[[claims]]",
+)
+"""Three settings of two rules, two seeds each."""
+
+
+def judged(folder: Path, claim: str, values: dict[str, list[float]]) -> Any:
+    """The finding by the last five rounds where these cells were run: values by seed, by group and rule."""
+    text = SETTINGS.replace('group = "all"\nfirst = "softmax"', claim)
+    plan = Plan(parse("mine", text), "small", folder)
+    open_run(plan)
+    for cell in expand(plan.campaign, "small")[0]:
+        known = values.get(f"{cell.group} {dict(cell.labels)['rule']}", [])
+        if cell.seed < len(known):
+            shown = {"measures": {"last": known[cell.seed]}, "series": {"w": [2.0, known[cell.seed]]}}
+            plain = {"key": cell.key(), **shown, "outside_bounds": None, "seconds": 1.0}
+            (folder / CELLS / f"{cell.key()}.json").write_text(json.dumps(plain))
+    (found,) = judge(read_results(folder))
+    return next(iter(found.findings.values()))
+
+
+BETTER = {"softmax": [0.9, 0.8], "mean": [0.7, 0.6]}
+WORSE = {"softmax": [0.5, 0.5], "mean": [0.7, 0.6]}
+OVER_ALL = [
+    'groups = ["a", "b", "c"]\nfirst = "softmax"',
+    'groups = ["a", "b", "c"]\nover = ["softmax", "mean"]',
+    'groups = ["a", "b", "c"]\norder = ["softmax", "mean"]',
+    'groups = ["a", "b", "c"]\nalong = "rule"\nshape = "falls"',
+    'groups = ["a", "b", "c"]\nlevel = "softmax"\nat_least = 0.6',
+]
+
+
+def in_groups(**by_group: dict[str, list[float]]) -> dict[str, list[float]]:
+    return {f"{group} {rule}": seen for group, rules in by_group.items() for rule, seen in rules.items()}
+
+
+@pytest.mark.parametrize("claim", OVER_ALL)
+def test_a_claim_over_settings_that_were_not_all_run_is_not_tested(tmp_path: Path, claim: str) -> None:
+    part = judged(tmp_path / "part", claim, in_groups(a=BETTER, b=BETTER))
+    whole = judged(tmp_path / "whole", claim, in_groups(a=BETTER, b=BETTER, c=BETTER))
+    refuted = judged(tmp_path / "refuted", claim, in_groups(a=BETTER, b=WORSE))
+
+    assert part.verdict == "not tested"
+    assert part.why.startswith("holds in 2 of 3 settings, 1 not tested: ")
+    assert "c: " in part.why
+    assert whole.verdict == "holds"
+    assert refuted.verdict == "fails"
+    assert refuted.why.startswith("holds in 1, fails in 1 of 3 settings, 1 not tested: ")
+
+
+def test_first_in_so_many_settings_is_decided_when_the_others_cannot_change_it(tmp_path: Path) -> None:
+    claim = 'groups = ["a", "b", "c"]\nfirst = "softmax"\nsettings = 2'
+
+    found = {
+        name: judged(tmp_path / name, claim, in_groups(**groups)).verdict
+        for name, groups in {
+            "enough": {"a": BETTER, "b": BETTER},
+            "open": {"a": BETTER, "b": WORSE},
+            "lost": {"a": WORSE, "b": WORSE},
+        }.items()
+    }
+
+    assert found == {"enough": "holds", "open": "not tested", "lost": "fails"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "verdict"), [("peak", "holds"), ("rises", "fails"), ("falls", "holds"), ("cliff", "holds")]
+)
+def test_a_label_moves_across_groups(tmp_path: Path, shape: str, verdict: str) -> None:
+    claim = f'groups = ["a", "b", "c"]\nacross = "softmax"\nshape = "{shape}"'
+    values = in_groups(a={"softmax": [0.7, 0.7]}, b={"softmax": [0.8, 0.9]}, c={"softmax": [0.5, 0.6]})
+
+    whole = judged(tmp_path / "whole", claim, values)
+    part = judged(tmp_path / "part", claim, {name: seen for name, seen in values.items() if name[0] != "c"})
+
+    assert whole.verdict == verdict
+    assert whole.why.startswith("softmax: a 70.0, b 85.0, c 55.0; so in ")
+    assert part.verdict == "not tested"
+    assert part.why == "softmax was not run in c"
+
+
+def test_ranks_over_some_of_the_settings_prove_nothing(tmp_path: Path) -> None:
+    claim = 'groups = ["a", "b", "c"]\nranks = "softmax"'
+
+    part = judged(tmp_path / "part", claim, in_groups(a=BETTER, b=BETTER))
+    whole = judged(tmp_path / "whole", claim, in_groups(a=BETTER, b=BETTER, c=WORSE))
+
+    assert part.verdict == "not tested"
+    assert part.why == "mean ranks over 2 of 3 settings: softmax 1.00, mean 2.00; not run whole: c"
+    assert whole.verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    "claim", [*OVER_ALL, 'groups = ["a", "b", "c"]\ndecays = "w"\nof = { rule = "mean" }']
+)
+def test_one_seed_of_several_planned_ones_decides_nothing(tmp_path: Path, claim: str) -> None:
+    once = {rule: seen[:1] for rule, seen in BETTER.items()}
+
+    found = judged(tmp_path, claim, in_groups(a=once, b=once, c=once))
+
+    assert found.verdict == "not tested"
+    assert "holds with the one seed of 2 that was run" in found.why
+
+
+def test_first_is_over_the_labels_too_that_a_size_leaves_out(tmp_path: Path) -> None:
+    with_accuracies(tmp_path, {"softmax": [0.9, 0.9], "mean": [0.7, 0.7]})
+    text = SMALL.replace('["softmax", "mean"]', '["softmax", "mean", "median"]')
+    (tmp_path / "campaign.toml").write_text(
+        text.replace("[axes]", '[sizes.small]\nleave_out = { rule = ["median"] }\n\n[axes]')
+    )
+
+    (found,) = judge(read_results(tmp_path))
+
+    assert found.verdict == "not tested"
+    assert found.findings["last"].why == "all: median was not run"
+
+
+def test_a_shape_that_half_of_the_seeds_do_not_show_is_unclear(tmp_path: Path) -> None:
+    values = {"softmax": [0.9, 0.6], "mean": [0.5, 0.7]}
+
+    found = judged(tmp_path, 'group = "a"\nalong = "rule"\nshape = "falls"', in_groups(a=values))
+
+    assert found.verdict == "unclear"
+    assert "so in 1 seeds" in found.why
 
 
 def test_the_rule_with_the_lower_attack_success_is_the_better_one(tmp_path: Path) -> None:

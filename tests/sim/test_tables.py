@@ -102,8 +102,8 @@ def test_the_worst_case_is_over_attacks_and_names_what_a_chain_can_prove(tmp_pat
     rows = rows_of(with_cells(tmp_path, text, seen))
 
     assert rows == [
-        ("mean", "75.0", "high label-flip", "", "1", "fixed shares"),
-        ("softmax", "70.0", "high backdoor", "25 (high backdoor)", "2", "fixed shares"),
+        ("softmax", "70.0", "high backdoor", "25 (high backdoor)", "2 of 2", "fixed shares"),
+        ("mean", "at most 75.0", "high label-flip", "", "1 of 2", "fixed shares"),
     ]
 
 

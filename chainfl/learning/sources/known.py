@@ -47,4 +47,14 @@ DIGESTS: Final[Mapping[str, Mapping[str, str]]] = {
         "group_role": "ceb19a4363603543e7d639bee1f5f23b7e2a93b6c67f521f40b5559ca4131f02",
         "group_play": "e0d0de6ed5b573103f8cfce1bca0862e7560de20fb84e83ac9b23faf2d6de286",
     },
+    "shakespeare-six": {
+        "x": "51d95f56dcb22dc3cdc95cf10324881e79b354edfeeb4269e3f3e0f49073315a",
+        "y": "c1f2c753f948b90fe62d24791dfef3aad900217eb6613d729f59dbde31a46db9",
+        "x_test": "339e2ec9f3a56cd077234e9a41ab8795a81932c94faae7cb1f4c0abaa5caec65",
+        "y_test": "cdada6a0f8a0c5fecb32f4ce9092d2e943f558db66aa0506df0cd4e0c479289c",
+        "group_role": "ecac556f2a92aaf2f10d02dd0761d4c82e71ed6b26540d567b2d4631dbec83e9",
+        "group_play": "94e2a8abc2fbef383fa95862b4470649c1f70c1a6d15d7ba6fca6ae15d2bdd76",
+        "test_role": "13e1458a6ad9d71d959f3e92c575e4644452b27951ef7c3915d47ad085c71529",
+        "test_play": "b41964241c484c2ff6b445ffdad8bbf6389885388bc566b97f9a8f17a93dc325",
+    },
 }

@@ -7,8 +7,7 @@ from typing import Any
 
 from chainfl.errors import InputError
 from chainfl.sim.experiments.cells import Cell, expand
-from chainfl.sim.experiments.results import read_cells
-from chainfl.sim.experiments.runner import Plan
+from chainfl.sim.experiments.runner import Plan, read_cells
 from chainfl.sim.experiments.workers import side_by_side
 
 

@@ -12,14 +12,28 @@ from chainfl.names import unknown
 
 SIZES: Final = ("smoke", "small", "paper")
 KINDS: Final = ("network", "selfish", "traffic")
-VERBS: Final = ("first", "order", "over", "along", "level", "decays", "ranks", "untested")
+VERBS: Final = ("first", "order", "over", "along", "across", "level", "decays", "ranks", "untested")
 
+SHAPES: Final = ("cliff", "falls", "flat", "peak", "rises")
 TABLES: Final = ("ranks", "ratio", "worst", "reach", "clients")
 
 _TOP = ("title", "paper", "about", "kind", "seeds", "base", "sizes", "axes", "groups", "tables", "claims")
 _GROUP = ("title", "kind", "set", "sizes", "axes", "more_axes", "paper", "figure")
 _TABLE = ("title", "kind", "groups", "except", "level", "text")
-_CLAIM = (*VERBS, "text", "group", "groups", "axis", "of", "by", "except", "shape", "measure", "near_paper")
+_CLAIM = (
+    *VERBS,
+    "text",
+    "group",
+    "groups",
+    "axis",
+    "of",
+    "by",
+    "except",
+    "shape",
+    "measure",
+    "near_paper",
+    "settings",
+)
 _CLAIM_MORE = ("at_least", "at_most", "note")
 
 Settings = Mapping[str, Any]
@@ -209,10 +223,43 @@ def _said_table(name: str, place: int, plain: Any) -> Settings:
 
 def _check_groups(campaign: Campaign) -> None:
     for said in (*campaign.claims, *campaign.tables):
-        named = [said["group"]] if "group" in said else said.get("groups", [])
-        for group in named:
+        for group in named_groups(said):
             if group not in campaign.groups:
                 raise unknown(f"group of campaign {campaign.name}", str(group), campaign.groups)
+    for place, claim in enumerate(campaign.claims, 1):
+        _check_labels(f"campaign {campaign.name}: claim {place}", campaign, claim)
+
+
+def named_groups(said: Settings) -> list[str]:
+    """The groups that a claim or a table is about."""
+    return [str(said["group"])] if "group" in said else [str(each) for each in said.get("groups", [])]
+
+
+def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
+    """A misspelt label would be a cell that nobody ever runs."""
+    if claim.get("shape", "falls") not in SHAPES:
+        raise InputError(f"{where}: {unknown('shape', str(claim['shape']), SHAPES)}")
+    labels = [str(claim[verb]) for verb in ("first", "ranks", "level", "across") if verb in claim]
+    labels += [str(label) for verb in ("order", "over") for label in claim.get(verb, [])]
+    for name in named_groups(claim):
+        axes = campaign.groups[name].axes
+        axis = str(claim.get("axis", next(iter(axes), "")))
+        if "along" in claim:
+            _check_known(f"{where}: axis of group {name}", claim["along"], axes)
+        elif labels:
+            _check_known(f"{where}: axis of group {name}", axis, axes)
+        for label in labels:
+            _check_known(f"{where}: label of axis {axis} of group {name}", label, axes[axis])
+        for other, label in claim.get("of", {}).items():
+            _check_known(f"{where}: axis of group {name}", other, axes)
+            _check_known(f"{where}: label of axis {other} of group {name}", label, axes[other])
+        if "near_paper" in claim and str(claim["level"]) not in campaign.groups[name].paper:
+            raise InputError(f"{where}: group {name} has no number of the paper for {claim['level']}")
+
+
+def _check_known(what: str, name: Any, known: Iterable[str]) -> None:
+    if str(name) not in known:
+        raise unknown(what, str(name), known)
 
 
 def _check_keys(where: str, plain: Settings, known: Iterable[str]) -> None:

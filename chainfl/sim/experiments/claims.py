@@ -1,11 +1,16 @@
-"""Claims are data, verdicts are computed: each claim against what the run showed, with numbers and seeds."""
+"""Claims are data, verdicts are computed: each claim against what the run showed, with numbers and seeds.
 
-from collections.abc import Mapping, Sequence
+A claim over several groups holds only where all of them were run; one that fails anywhere fails. One seed decides
+nothing where the campaign plans more.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from chainfl.errors import InputError
+from chainfl.sim.experiments.campaign import named_groups
 from chainfl.sim.experiments.results import Results, mean
 
 HOLDS: Final = "holds"
@@ -61,38 +66,46 @@ def _judge(results: Results, claim: Claim) -> Verdict:
 
 
 def _by_measure(results: Results, claim: Claim, measure: str) -> Finding:
-    for verb, test in (("first", _first), ("order", _order), ("over", _over), ("along", _along)):
-        if verb in claim:
-            return test(results, claim, measure)
-    return _level(results, claim, measure) if "level" in claim else _ranks(results, claim, measure)
+    (test,) = [test for verb, test in _TESTS.items() if verb in claim]
+    return test(results, claim, measure)
 
 
 def _first(results: Results, claim: Claim, measure: str) -> Finding:
-    """One label is above all others of its axis, in every group that the claim names."""
+    """One label is above all others of its axis, also those that this size goes without, in every group."""
     found = []
-    for group in _groups(claim):
+    for group in named_groups(claim):
         others = [
             label
-            for label in _labels(results, claim, group)
+            for label in _axis_of(results, claim, group)
             if label != claim["first"] and label not in claim.get("except", ())
         ]
-        found.append(
-            _compare(results, claim, measure, [[str(claim["first"]), other] for other in others], group)
-        )
-    return _all_of(found)
+        pairs = [[str(claim["first"]), other] for other in others]
+        found.append(_compare(results, claim, measure, pairs, group))
+    return _at_least(found, int(claim["settings"])) if "settings" in claim else _all_of(found)
+
+
+def _at_least(findings: Sequence[Finding], wanted: int) -> Finding:
+    """It must hold in so many of the groups: decided as soon as those that were not tested cannot change it."""
+    counts = Counter(finding.verdict for finding in findings)
+    possible = len(findings) - counts[FAILS]
+    verdict = HOLDS if counts[HOLDS] >= wanted else FAILS if possible < wanted else UNCLEAR
+    if verdict == UNCLEAR and counts[NOT_TESTED]:
+        verdict = NOT_TESTED
+    shown = ", ".join(f"{each} in {count}" for each, count in counts.items())
+    return Finding(verdict, f"{shown} of {len(findings)}: {'; '.join(finding.why for finding in findings)}")
 
 
 def _order(results: Results, claim: Claim, measure: str) -> Finding:
     """Each label is above the next."""
     pairs = [list(pair) for pair in pairwise(map(str, claim["order"]))]
-    return _all_of([_compare(results, claim, measure, pairs, group) for group in _groups(claim)])
+    return _all_of([_compare(results, claim, measure, pairs, group) for group in named_groups(claim)])
 
 
 def _over(results: Results, claim: Claim, measure: str) -> Finding:
     """The first label is above each of the others by so much."""
     left, *others = map(str, claim["over"])
     pairs = [[left, other] for other in others]
-    return _all_of([_compare(results, claim, measure, pairs, group) for group in _groups(claim)])
+    return _all_of([_compare(results, claim, measure, pairs, group) for group in named_groups(claim)])
 
 
 def _compare(
@@ -105,7 +118,8 @@ def _compare(
     is_lower_better = "loss" in measure or measure.startswith(LOWER_IS_BETTER)
     shown: dict[str, str] = {}
     verdicts = []
-    agree = seeds = 0
+    seeds = []
+    agree = compared = 0
     for left, right in pairs:
         lefts = _of(results, claim, group, left, measure)
         rights = _of(results, claim, group, right, measure)
@@ -115,19 +129,26 @@ def _compare(
         gaps = [(lefts[s] - rights[s]) * (-1 if is_lower_better else 1) for s in sorted(both)]
         verdicts.append(_of_gaps(gaps, margin))
         agree += sum(gap > margin for gap in gaps)
-        seeds += len(gaps)
+        compared += len(gaps)
+        seeds.append(len(gaps))
         shown |= {left: _number(mean(lefts), measure), right: _number(mean(rights), measure)}
     numbers = ", ".join(f"{label} {number}" for label, number in shown.items())
-    return Finding(_together(verdicts), f"{group}: {numbers}; {agree} of {seeds} comparisons by seed")
+    why = f"{group}: {numbers}; {agree} of {compared} comparisons by seed"
+    return _by_seeds(results, group, Finding(_together(verdicts), why), min(seeds))
+
+
+def _by_seeds(results: Results, group: str, finding: Finding, seeds: int) -> Finding:
+    """The finding with its number of seeds; one seed of several planned ones is not yet a test."""
+    planned = results.seeds(group)
+    if seeds < min(2, planned):
+        why = f"{finding.why}; {finding.verdict} with the one seed of {planned} that was run"
+        return Finding(NOT_TESTED, why)
+    return Finding(finding.verdict, f"{finding.why}; {seeds} of {planned} seeds")
 
 
 def _of_gaps(gaps: Sequence[float], margin: float) -> str:
     """By the mean gap, where more than half of the seeds are on its side too."""
-    holds = sum(gaps) / len(gaps) > margin
-    on_its_side = sum((gap > margin) == holds for gap in gaps)
-    if 2 * on_its_side <= len(gaps):
-        return UNCLEAR
-    return HOLDS if holds else FAILS
+    return _with_most(sum(gaps) / len(gaps) > margin, [gap > margin for gap in gaps])
 
 
 def _together(verdicts: Sequence[str]) -> str:
@@ -138,7 +159,7 @@ def _together(verdicts: Sequence[str]) -> str:
 def _along(results: Results, claim: Claim, measure: str) -> Finding:
     """How a measure moves along an axis: it falls, rises, or falls off a cliff after a stretch without one."""
     found = []
-    for group in _groups(claim):
+    for group in named_groups(claim):
         axis = str(claim["along"])
         by_label = {
             label: _of(results, {**claim, "axis": axis}, group, label, measure)
@@ -150,94 +171,144 @@ def _along(results: Results, claim: Claim, measure: str) -> Finding:
         if missing := [label for label, values in by_label.items() if not values]:
             found.append(Finding(NOT_TESTED, f"{group}: {axis} {', '.join(missing)} was not run"))
             continue
+        shape, by = str(claim.get("shape", "falls")), float(claim.get("by", 0.0))
         means = [mean(values) for values in by_label.values()]
-        seeds = min(map(len, by_label.values()))
+        seeds = set.intersection(*(set(values) for values in by_label.values()))
+        by_seed = [
+            _has_shape([values[seed] for values in by_label.values()], shape, by) for seed in sorted(seeds)
+        ]
         numbers = ", ".join(
             f"{label} {_number(value, measure)}" for label, value in zip(by_label, means, strict=True)
         )
-        holds = _has_shape(means, str(claim.get("shape", "falls")), float(claim.get("by", 0.0)))
-        found.append(Finding(HOLDS if holds else FAILS, f"{group}: {axis}: {numbers}; {seeds} seeds"))
+        verdict = _with_most(_has_shape(means, shape, by), by_seed)
+        finding = Finding(verdict, f"{group}: {axis}: {numbers}; so in {sum(by_seed)} seeds")
+        found.append(_by_seeds(results, group, finding, len(seeds)))
     return _all_of(found)
+
+
+def _with_most(holds: bool, by_seed: Sequence[bool]) -> str:
+    """By the mean, where more than half of the seeds say so too."""
+    if 2 * sum(each == holds for each in by_seed) <= len(by_seed):
+        return UNCLEAR
+    return HOLDS if holds else FAILS
+
+
+def _across(results: Results, claim: Claim, measure: str) -> Finding:
+    """How a label's measure moves from one group to the next."""
+    label = str(claim["across"])
+    groups = named_groups(claim)
+    by_group = {group: _of(results, claim, group, label, measure) for group in groups}
+    seeds = set.intersection(*(set(values) for values in by_group.values())) if groups else set()
+    if missing := [group for group, values in by_group.items() if not values]:
+        return Finding(NOT_TESTED, f"{label} was not run in {', '.join(missing)}")
+
+    shape, by = str(claim.get("shape", "falls")), float(claim.get("by", 0.0))
+    by_seed = [
+        _has_shape([values[seed] for values in by_group.values()], shape, by) for seed in sorted(seeds)
+    ]
+    means = {group: mean(values) for group, values in by_group.items()}
+    numbers = ", ".join(f"{group} {_number(value, measure)}" for group, value in means.items())
+    verdict = _with_most(_has_shape(list(means.values()), shape, by), by_seed)
+    finding = Finding(verdict, f"{label}: {numbers}; so in {sum(by_seed)} seeds")
+    return _by_seeds(results, groups[0], finding, len(seeds))
 
 
 def _has_shape(values: Sequence[float], shape: str, by: float) -> bool:
     steps = [later - earlier for earlier, later in pairwise(values)]
     if shape == "cliff":
         return min(steps) <= -(by or CLIFF)
+    if shape == "peak":
+        return max(values) > max(values[0], values[-1])
     if shape == "falls":
         return values[-1] < values[0] - by
     if shape == "rises":
         return values[-1] > values[0] + by
-    if shape == "flat":
-        return max(values) - min(values) <= by
-    raise InputError(f"a claim's shape is {shape!r}; there are: cliff, falls, rises, flat")
+    return max(values) - min(values) <= by  # flat
 
 
 def _level(results: Results, claim: Claim, measure: str) -> Finding:
     """A label's value against a bound, or within so many points of the paper's number."""
     found = []
     label = str(claim["level"])
-    for group in _groups(claim):
+    for group in named_groups(claim):
         values = _of(results, claim, group, label, measure)
         if not values:
             found.append(Finding(NOT_TESTED, _not_run(results, group, f"{label} ")))
             continue
         value = mean(values)
-        text = f"{group}: {label} {_number(value, measure)}, {len(values)} seeds"
+        text = f"{group}: {label} {_number(value, measure)}"
         if "near_paper" in claim:
-            paper = results.campaign.groups[group].paper.get(label)
-            if paper is None:
-                raise InputError(f"campaign {results.campaign.name}: group {group} has no number for {label}")
+            paper = results.campaign.groups[group].paper[label]
             holds = abs(100 * value - paper) <= float(claim["near_paper"])
             text += f", paper {paper:g}"
         else:
             holds = float(claim.get("at_least", value)) <= value <= float(claim.get("at_most", value))
-        found.append(Finding(HOLDS if holds else FAILS, text))
+        found.append(_by_seeds(results, group, Finding(HOLDS if holds else FAILS, text), len(values)))
     return _all_of(found)
 
 
 def _ranks(results: Results, claim: Claim, measure: str) -> Finding:
-    """A label has the best mean rank over the groups."""
-    ranks = mean_ranks(results, _groups(claim), measure, claim.get("except", ()))
-    if not ranks:
-        return Finding(NOT_TESTED, "no group was run with all its labels")
+    """A label has the best mean rank over the groups; ranks over some of them are shown, and prove nothing."""
+    groups = named_groups(claim)
+    left_out = claim.get("except", ())
+    ranked = ranked_groups(results, groups, measure, left_out)
+    if not ranked:
+        return Finding(NOT_TESTED, f"none of {len(groups)} settings was run with all its labels")
+    ranks = mean_ranks(results, ranked, measure, left_out)
     best = min(ranks, key=lambda label: ranks[label])
     shown = ", ".join(
         f"{label} {rank:.2f}" for label, rank in sorted(ranks.items(), key=lambda each: each[1])
     )
+    if len(ranked) < len(groups):
+        missing = ", ".join(group for group in groups if group not in ranked)
+        why = f"mean ranks over {len(ranked)} of {len(groups)} settings: {shown}; not run whole: {missing}"
+        return Finding(NOT_TESTED, why)
     return Finding(HOLDS if best == claim["ranks"] else FAILS, f"mean ranks: {shown}")
+
+
+def ranked_groups(
+    results: Results, groups: Sequence[str], measure: str, left_out: Sequence[str] = ()
+) -> list[str]:
+    """The groups in which all labels of the first axis were run, in two seeds at least where more are planned."""
+    whole = []
+    for group in groups:
+        labels = [label for label in _axis_of(results, {}, group) if label not in left_out]
+        least = min(2, results.seeds(group))
+        if least and all(len(_of(results, {}, group, label, measure)) >= least for label in labels):
+            whole.append(group)
+    return whole
 
 
 def mean_ranks(
     results: Results, groups: Sequence[str], measure: str, left_out: Sequence[str] = ()
 ) -> dict[str, float]:
     """The mean rank of each label of the first axis over the groups where all of them were run; 1 is best."""
-    sums: dict[str, list[int]] = {}
-    for group in groups:
-        labels = [label for label in _labels(results, {}, group) if label not in left_out]
-        values = {label: _of(results, {}, group, label, measure) for label in labels}
-        if not labels or not all(values.values()):
-            continue
-        order = sorted(labels, key=lambda label: -mean(values[label]))
-        for place, label in enumerate(order, 1):
-            sums.setdefault(label, []).append(place)
-    return {label: sum(places) / len(places) for label, places in sums.items()}
+    places: dict[str, list[int]] = {}
+    for group in ranked_groups(results, groups, measure, left_out):
+        labels = [label for label in _axis_of(results, {}, group) if label not in left_out]
+        values = {label: mean(_of(results, {}, group, label, measure)) for label in labels}
+        for place, label in enumerate(sorted(labels, key=lambda label: -values[label]), 1):
+            places.setdefault(label, []).append(place)
+    return {label: sum(each) / len(each) for label, each in places.items()}
 
 
 def _decays(results: Results, claim: Claim) -> Finding:
     """A series ends lower than it began: the mean of its last fifth against that of its first."""
     found = []
     name = str(claim["decays"])
-    for group in _groups(claim):
+    for group in named_groups(claim):
         series = results.series(group, claim.get("of", {}), name)
         if not series:
             found.append(Finding(NOT_TESTED, _not_run(results, group)))
             continue
         fifth = max(1, len(series[0]) // 5)
-        first = sum(sum(each[:fifth]) / fifth for each in series) / len(series)
-        last = sum(sum(each[-fifth:]) / fifth for each in series) / len(series)
-        text = f"{group}: {first:.3f} in the first fifth, {last:.3f} in the last; {len(series)} seeds"
-        found.append(Finding(HOLDS if last < first else FAILS, text))
+        first = [sum(each[:fifth]) / fifth for each in series]
+        last = [sum(each[-fifth:]) / fifth for each in series]
+        decays = [end < start for start, end in zip(first, last, strict=True)]
+        verdict = _with_most(sum(last) < sum(first), decays)
+        means = (sum(first) / len(series), sum(last) / len(series))
+        text = f"{group}: {means[0]:.3f} in the first fifth, {means[1]:.3f} in the last; so in {sum(decays)} seeds"
+        found.append(_by_seeds(results, group, Finding(verdict, text), len(series)))
     return _all_of(found)
 
 
@@ -247,30 +318,51 @@ def _not_run(results: Results, group: str, what: str = "") -> str:
 
 
 def _of(results: Results, claim: Claim, group: str, label: str, measure: str) -> Values:
-    axes = results.campaign.groups[group].axes
-    axis = str(claim.get("axis", next(iter(axes), "")))
+    axis = _axis_name(results, claim, group)
     return results.values(group, {axis: label, **claim.get("of", {})}, measure)
 
 
 def _labels(results: Results, claim: Claim, group: str) -> list[str]:
-    axes = results.campaign.groups[group].axes
-    axis = str(claim.get("axis", next(iter(axes), "")))
+    """The labels of the claim's axis that this size has."""
+    axis = _axis_name(results, claim, group)
     there = {dict(labels).get(axis) for labels in results.rows(group)}
-    return [label for label in axes.get(axis, {}) if label in there]
+    return [label for label in _axis_of(results, claim, group) if label in there]
 
 
-def _groups(claim: Claim) -> list[str]:
-    return [str(claim["group"])] if "group" in claim else [str(group) for group in claim.get("groups", [])]
+def _axis_of(results: Results, claim: Claim, group: str) -> list[str]:
+    """All labels of the claim's axis, also those that this size leaves out."""
+    return list(results.campaign.groups[group].axes.get(_axis_name(results, claim, group), {}))
+
+
+def _axis_name(results: Results, claim: Claim, group: str) -> str:
+    return str(claim.get("axis", next(iter(results.campaign.groups[group].axes), "")))
 
 
 def _all_of(findings: Sequence[Finding]) -> Finding:
-    """Every one must hold; what was not run is not counted, unless nothing was."""
+    """Every one must hold: one that fails decides, one that was not tested leaves the claim untested."""
+    whys = "; ".join(finding.why for finding in findings) or "names no group"
     tested = [finding for finding in findings if finding.verdict != NOT_TESTED]
-    if not tested:
-        return Finding(NOT_TESTED, "; ".join(finding.why for finding in findings) or "names no group")
     verdict = _together([finding.verdict for finding in tested])
-    return Finding(verdict, "; ".join(finding.why for finding in findings))
+    missing = len(findings) - len(tested)
+    if not tested or not missing:
+        return Finding(verdict if tested else NOT_TESTED, whys)
+
+    counts = Counter(finding.verdict for finding in tested)
+    shown = ", ".join(f"{each} in {count}" for each, count in counts.items())
+    why = f"{shown} of {len(findings)} settings, {missing} not tested: {whys}"
+    return Finding(FAILS if verdict == FAILS else NOT_TESTED, why)
 
 
 def _number(value: float, measure: str) -> str:
     return f"{100 * value:.1f}" if measure in ("last", "best", "final") else f"{value:.4g}"
+
+
+_TESTS: Final[Mapping[str, Callable[[Results, Claim, str], Finding]]] = {
+    "first": _first,
+    "order": _order,
+    "over": _over,
+    "along": _along,
+    "across": _across,
+    "level": _level,
+    "ranks": _ranks,
+}

@@ -11,10 +11,9 @@ from typing import Any, Final
 from chainfl.errors import InputError
 from chainfl.sim.experiments.campaign import Campaign, parse
 from chainfl.sim.experiments.cells import Cell, expand
-from chainfl.sim.experiments.runner import CAMPAIGN, CELLS, FAILED, RUN
+from chainfl.sim.experiments.runner import CAMPAIGN, FAILED, PACKED, RUN, read_cells
 from chainfl.sim.runfiles import read_json, write_whole
 
-PACKED: Final = "cells.jsonl"
 _KEPT: Final = ("key", "measures", "series", "root", "outside_bounds", "seconds", "clients")
 
 Labels = tuple[tuple[str, str], ...]
@@ -34,6 +33,10 @@ class Results:
     def rows(self, group: str) -> list[Labels]:
         """The combinations of labels of a group, in the order of its axes."""
         return list(dict.fromkeys(cell.labels for cell in self.cells if cell.group == group))
+
+    def seeds(self, group: str) -> int:
+        """How many seeds this size plans for the group."""
+        return len({cell.seed for cell in self.cells if cell.group == group})
 
     def values(self, group: str, labels: Mapping[str, str], measure: str) -> dict[int, float]:
         """A measure of the finished cells with these labels, by seed."""
@@ -129,19 +132,6 @@ def pack(folder: Path, target: Path) -> None:
         write_whole(target / PACKED, "".join(line + "\n" for line in lines))
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error}") from None
-
-
-def read_cells(folder: Path) -> dict[str, dict[str, Any]]:
-    """Every finished cell of a run's folder, or of a packed one, by its key."""
-    found = {path.stem: read_json(path, "gone") for path in sorted((folder / CELLS).glob("*.json"))}
-    packed = folder / PACKED
-    if packed.exists():
-        try:
-            lines = [json.loads(line) for line in packed.read_text(encoding="utf-8").splitlines()]
-            found |= {str(each["key"]): each for each in lines}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{packed} is damaged: {error}") from None
-    return found
 
 
 def mean(values: Mapping[int, float]) -> float:

@@ -25,6 +25,9 @@ CAMPAIGN: Final = "campaign.toml"
 RUN: Final = "run.json"
 CELLS: Final = "cells"
 FAILED: Final = "failed"
+PACKED: Final = "cells.jsonl"
+REQUIRED: Final = frozenset({"key", "measures", "series", "outside_bounds", "seconds"})
+"""What a finished cell's file holds at least."""
 
 Tell = Callable[[str], None]
 
@@ -69,6 +72,8 @@ def run_campaign(plan: Plan, tell: Tell) -> Ran:
         raise InputError(_refusal(impossible))
 
     open_run(plan)
+    for path in damaged_cells(plan.folder):
+        tell(f"{path} is damaged: its cell is run again")
     done = finished_keys(plan.folder)
     possible = [cell for cell in cells if cell.key() not in complaints]
     waiting = list({cell.key(): cell for cell in possible if cell.key() not in done}.values())
@@ -134,8 +139,44 @@ def keep(folder: Path, outcome: Outcome) -> None:
 
 
 def finished_keys(folder: Path) -> set[str]:
-    """The keys of the finished cells."""
-    return {path.stem for path in (folder / CELLS).glob("*.json")}
+    """The keys of the finished cells, those of a packed run too; a file that is damaged is of no finished cell."""
+    return set(read_cells(folder))
+
+
+def read_cells(folder: Path) -> dict[str, dict[str, Any]]:
+    """Every finished cell of a run's folder, or of a packed one, by its key.
+
+    Raises:
+        InputError: the packed cells are damaged.
+    """
+    found = {}
+    packed = folder / PACKED
+    if packed.exists():
+        try:
+            lines = [json.loads(line) for line in packed.read_text(encoding="utf-8").splitlines()]
+            found = {str(each["key"]): each for each in lines}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{packed} is damaged: {error}") from None
+    for path in sorted((folder / CELLS).glob("*.json")):
+        kept = _read_cell(path)
+        if kept is not None:
+            found[path.stem] = kept
+    return found
+
+
+def damaged_cells(folder: Path) -> list[Path]:
+    """Files that should hold a finished cell and do not: a machine that lost its power, or a hand."""
+    return [path for path in sorted((folder / CELLS).glob("*.json")) if _read_cell(path) is None]
+
+
+def _read_cell(path: Path) -> dict[str, Any] | None:
+    """A cell's file, if it is whole and of the cell that its name says."""
+    try:
+        kept: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    is_whole = isinstance(kept, dict) and kept.get("key") == path.stem and kept.keys() >= REQUIRED
+    return kept if is_whole else None
 
 
 def _outcomes(plan: Plan, cells: Sequence[Cell]) -> Iterable[Outcome] | Iterator[Outcome]:

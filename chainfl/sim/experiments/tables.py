@@ -1,10 +1,11 @@
 """Tables over several groups: ranks, ratios, the worst case over attacks, rounds to an accuracy, clients."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
-from chainfl.sim.experiments.claims import mean_ranks
+from chainfl.sim.experiments.claims import mean_ranks, ranked_groups
 from chainfl.sim.experiments.results import Labels, Results, mean
 from chainfl.sim.robust.table import chain_proof, parse_with_known, pipeline_of
 
@@ -21,16 +22,18 @@ def table_of(results: Results, said: Said) -> tuple[Row, list[Row]]:
 
 
 def _ranks(results: Results, said: Said) -> tuple[Row, list[Row]]:
-    """Each label's mean rank over the groups in which all labels were run."""
+    """Each label's mean rank over the groups in which all labels were run, and over how many that is."""
     groups = _groups(said)
     left_out = said.get("except", ())
     last = mean_ranks(results, groups, "last", left_out)
     best = mean_ranks(results, groups, "best", left_out)
+    whole = f"{len(ranked_groups(results, groups, 'last', left_out))} of {len(groups)}"
 
     rows: list[Row] = [
-        (label, f"{last[label]:.2f}", f"{best[label]:.2f}") for label in sorted(last, key=last.__getitem__)
+        (label, f"{last[label]:.2f}", f"{best[label]:.2f}", whole)
+        for label in sorted(last, key=last.__getitem__)
     ]
-    return (_first_axis(results, groups[0]), "mean rank by the last five", "by the best"), rows
+    return (_first_axis(results, groups[0]), "mean rank by the last five", "by the best", "settings"), rows
 
 
 def _ratio(results: Results, said: Said) -> tuple[Row, list[Row]]:
@@ -54,41 +57,64 @@ def _quotient(upper: Values, lower: Values) -> str:
 
 
 def _worst(results: Results, said: Said) -> tuple[Row, list[Row]]:
-    """Each rule's worst accuracy, its highest attack success, and what a chain can prove of it."""
+    """Each rule's worst accuracy, its highest attack success, and what a chain can prove of it.
+
+    Where attacks are missing the worst case can only be worse than what is shown.
+    """
     groups = _groups(said)
-    axis = _first_axis(results, groups[0])
-    found = [
-        (label, _worst_of(results, groups, label, "last", min), _proof(results, groups[0], label))
-        for label in _labels(results, groups[0])
-    ]
-    found.sort(key=lambda each: -each[1][0])
+    found = []
+    for label in _labels(results, groups[0]):
+        cases = [case for group in groups for case in _cases(results, group, label)]
+        lowest = min((case for case in cases if case.last is not None), key=_lowest, default=None)
+        found.append((label, cases, lowest))
+    # Rules that met every attack come first: the others' worst case is not known yet.
+    found.sort(key=lambda each: (any(case.last is None for case in each[1]), -_lowest(each[2])))
 
     rows: list[Row] = []
-    for label, (value, where, tested), proof in found:
-        success, by, _ = _worst_of(results, groups, label, "attack_success", max)
-        lowest = (f"{100 * value:.1f}", where) if tested else (NOT_RUN, "")
-        highest = f"{100 * success:.0f} ({by})" if by else ""
-        rows.append((label, *lowest, highest, str(tested), proof))
-    columns = ("worst accuracy", "where", "highest attack success", "cells by seed", "a chain can prove")
-    return (axis, *columns), rows
+    for label, cases, lowest in found:
+        run = sum(case.last is not None for case in cases)
+        bound = "at most " if run < len(cases) else ""
+        shown = (f"{bound}{100 * _lowest(lowest):.1f}", lowest.name) if lowest else (NOT_RUN, "")
+        proof = _proof(results, groups[0], label)
+        rows.append((label, *shown, _highest(cases), f"{run} of {len(cases)}", proof))
+    columns = ("worst accuracy", "where", "highest attack success", "attacks run", "a chain can prove")
+    return (_first_axis(results, groups[0]), *columns), rows
 
 
-def _worst_of(
-    results: Results, groups: Sequence[str], label: str, measure: str, pick: Callable[..., Any]
-) -> tuple[float, str, int]:
-    """The worst mean over seeds, where it was seen, and how many cells were looked at."""
-    seen = []
-    cells = 0
-    for group in groups:
-        axis = _first_axis(results, group)
-        for labels in results.rows(group):
-            values = results.values(group, dict(labels), measure)
-            if dict(labels)[axis] == label and values:
-                others = " ".join(text for name, text in labels if name != axis)
-                seen.append((mean(values), f"{group} {others}".strip()))
-                cells += len(values)
-    value, where = pick(seen) if seen else (-1.0, "")
-    return value, where, cells
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What one rule showed under one attack: means over seeds; None where that was not run or not measured."""
+
+    name: str
+    last: float | None
+    attack_success: float | None
+
+
+def _cases(results: Results, group: str, label: str) -> list[_Case]:
+    axis = _first_axis(results, group)
+    cases = []
+    for labels in results.rows(group):
+        if dict(labels)[axis] != label:
+            continue
+        others = " ".join(text for name, text in labels if name != axis)
+        last, success = (
+            mean(values) if (values := results.values(group, dict(labels), measure)) else None
+            for measure in ("last", "attack_success")
+        )
+        cases.append(_Case(f"{group} {others}".strip(), last, success))
+    return cases
+
+
+def _lowest(case: _Case | None) -> float:
+    return -1.0 if case is None or case.last is None else case.last
+
+
+def _highest(cases: Sequence[_Case]) -> str:
+    known = [(case.attack_success, case.name) for case in cases if case.attack_success]
+    if not known:
+        return ""
+    success, name = max(known)
+    return f"{100 * success:.0f} ({name})"
 
 
 def _proof(results: Results, group: str, label: str) -> str:

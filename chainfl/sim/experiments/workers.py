@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -16,7 +16,7 @@ from chainfl.sim.experiments.cells import Cell
 from chainfl.sim.experiments.play import play_cell
 from chainfl.tools import pip_install
 
-Play = Callable[[Cell, str | None], dict[str, Any]]
+Play = Callable[[Cell, str | None], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Outcome:
     """A cell that has ended: with what it showed, or with the reason why it failed."""
 
     cell: Cell
-    result: dict[str, Any] | None
+    result: Mapping[str, Any] | None
     error: str = ""
 
 
