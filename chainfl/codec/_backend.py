@@ -16,8 +16,8 @@ from typing import Any
 from chainfl.errors import InputError
 
 # numba's names for arrays that a kernel only reads; writable ones are accepted too
-READ_UINT32, READ_FLOAT32, READ_FLOAT64 = (
-    f"Array({kind}, 1, 'C', readonly=True)" for kind in ("uint32", "float32", "float64")
+READ_UINT32, READ_UINT64, READ_FLOAT32, READ_FLOAT64 = (
+    f"Array({kind}, 1, 'C', readonly=True)" for kind in ("uint32", "uint64", "float32", "float64")
 )
 PIECES_PER_THREAD = 8  # small pieces even out cores that others keep busy
 

@@ -5,7 +5,7 @@ Loops run from 0 over a slice, for LLVM does not vectorise them where an index m
 
 import numpy as np
 
-from chainfl.codec._backend import READ_FLOAT32, READ_FLOAT64, READ_UINT32, compiled
+from chainfl.codec._backend import READ_FLOAT32, READ_FLOAT64, READ_UINT32, READ_UINT64, compiled
 
 BIAS = np.uint32(1 << 31)
 
@@ -46,3 +46,23 @@ def decode(u, step, start, stop, out):  # type: ignore[no-untyped-def]
     decoded = out[start:stop]
     for i in range(part.size):
         decoded[i] = decoded.dtype.type(np.int32(part[i] ^ BIAS)) * step
+
+
+@compiled(
+    f"boolean({READ_FLOAT32}, {READ_UINT32}, float32, float32, int64, int64, uint32[::1])",
+    f"boolean({READ_FLOAT64}, {READ_UINT64}, float64, float64, int64, int64, uint32[::1])",
+)
+def read_steps(x, bits, scale, limit, start, stop, out):  # type: ignore[no-untyped-def]
+    """`encode` in the same pass as a check: whether each value is just what `decode` gives; no negative zero is."""
+    part = x[start:stop]
+    patterns = bits[start:stop]
+    encoded = out[start:stop]
+    negative_zero = patterns.dtype.type(1) << patterns.dtype.type(8 * patterns.itemsize - 1)
+    wrong = np.uint32(0)
+    for i in range(part.size):
+        scaled = part[i] * scale
+        rounded = np.rint(scaled)
+        is_step = (rounded == scaled) & (rounded >= -limit) & (rounded < limit)
+        wrong = np.uint32(wrong + np.uint32(1 - (is_step & (patterns[i] != negative_zero))))
+        encoded[i] = np.uint32(np.int32(rounded)) ^ BIAS
+    return wrong == 0

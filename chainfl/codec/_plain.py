@@ -33,6 +33,26 @@ def decode(u: NDArray[np.uint32], step: float, start: int, stop: int, out: NDArr
         np.multiply((u[where] ^ _BIAS).view(np.int32).astype(out.dtype), out.dtype.type(step), out=out[where])
 
 
+def read_steps(
+    x: NDArray[np.floating],
+    bits: NDArray[np.unsignedinteger],
+    scale: float,
+    limit: float,
+    start: int,
+    stop: int,
+    out: NDArray[np.uint32],
+) -> bool:
+    """`encode`, if each value is just what `decode` gives; no negative zero is."""
+    negative_zero = bits.dtype.type(1 << (8 * bits.itemsize - 1))
+    for where, rounded in _rounded(x, scale, start, stop):
+        # A product with a power of two is exact, so the rounded one has to give the value back.
+        is_step = (rounded * x.dtype.type(1 / scale) == x[where]) & (rounded >= -limit) & (rounded < limit)
+        if not np.all(is_step & (bits[where] != negative_zero)):
+            return False
+        np.bitwise_xor(rounded.astype(np.int32).view(np.uint32), _BIAS, out=out[where])
+    return True
+
+
 def hash_messages(
     source: NDArray[np.uint32],
     length: int,

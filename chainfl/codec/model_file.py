@@ -2,7 +2,7 @@
 
 A tensor is float32 where that holds every parameter exactly, float64 where it does not. The bytes of a file are a
 function of vector, scale, layout and `about`: a file that differs from what its own content would be written as is
-refused, so that no byte of it can be changed unseen.
+refused, so that no byte of it can be changed unseen. The bytes are those that the format's own library writes.
 """
 
 import json
@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import safetensors
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
+from chainfl.codec import plain_json
 from chainfl.codec.records import Layout, Tensor
 from chainfl.codec.shapes import ROOT_BYTES
 from chainfl.codec.text import hex_of, parse_hex
-from chainfl.codec.vector import MAX_SCALE, Vector, decode, encode
+from chainfl.codec.vector import MAX_SCALE, Vector, decode, encode, read_steps
 from chainfl.errors import InputError, ModelFileError, ParameterRangeError, RecordError
 
 KIND: Final = "chainfl/model-file/1"
 _KEY: Final = "chainfl"
-_DTYPES: Final[dict[str, np.dtype[Any]]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
-_NAMES: Final[dict[np.dtype[Any], str]] = {np.dtype("<f4"): "float32", np.dtype("<f8"): "float64"}
+_METADATA: Final = "__metadata__"
+_DTYPES: Final[dict[str, np.dtype[Any]]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+"""The types of a tensor, in the order in which their tensors lie in a file."""
+
 _LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 1 << 24
 
@@ -76,20 +77,17 @@ def write_model_file(u_D: Vector, layout: Layout, about: About) -> bytes:
     """The file of a vector; the same vector gives the same bytes.
 
     Raises:
-        InputError: the vector has another length than the layout.
+        InputError: the vector has another length than the layout, or a tensor a name that the format keeps for itself.
     """
     if len(u_D) != layout.d:
         raise InputError(f"model: the vector has {len(u_D)} parameters, its layout {layout.d}")
-    tensors = {
-        tensor.name: _values(u_D[span], about.s).reshape(tensor.shape) for tensor, span in spans(layout)
-    }
-    return _written(tensors, about)
+    if any(tensor.name == _METADATA for tensor in layout.tensors):
+        raise InputError(f"model: no tensor of a safetensors file can have the name {_METADATA}")
 
-
-def _written(tensors: dict[str, NDArray[Any]], about: About) -> bytes:
-    # One entry of metadata only: the library keeps several in no particular order.
-    metadata = {_KEY: json.dumps(about.plain(), sort_keys=True, separators=(",", ":"))}
-    return save(tensors, metadata)
+    values = {tensor.name: _values(u_D[span], about.s) for tensor, span in spans(layout)}
+    kinds = {name: "F32" if each.dtype == _DTYPES["F32"] else "F64" for name, each in values.items()}
+    ordered = [values[tensor.name].tobytes() for tensor in _in_file(layout, kinds)]
+    return b"".join([_header(layout, kinds, about), *ordered])
 
 
 def read_model_file(data: bytes) -> ModelFile:
@@ -98,30 +96,29 @@ def read_model_file(data: bytes) -> ModelFile:
     Raises:
         ModelFileError: it is damaged, changed, or was not written by `chainfl model export`; says where.
     """
-    try:
-        found = safetensors.deserialize(data)  # type: ignore[no-untyped-call]
-    except safetensors.SafetensorError as error:
-        raise ModelFileError(f"header: {error}") from None
-    about = _read_about(data)
-    stored = sorted(found, key=lambda item: item[0])
+    header = _header_of(data)
+    layout, kinds = _read_layout(header)
+    about = _read_claims(header)
 
-    layout = Layout(tuple(Tensor(name, tuple(each["shape"])) for name, each in stored))
-    try:
-        layout.check("")
-        layout.read(layout.plain(), "")
-    except RecordError as error:
-        raise ModelFileError(f"header: layout{error}") from None
+    # Every byte before the tensors is a function of what was read from them.
+    expected = _header(layout, kinds, about)
+    if not data.startswith(expected):
+        raise ModelFileError("header: not as `chainfl model export` writes it: the file was changed")
+    size = len(expected) + sum(_bytes_of(tensor, kinds) for tensor in layout.tensors)
+    if len(data) != size:
+        raise ModelFileError(f"file: {len(data)} bytes, its header describes {size}")
 
     u_D = np.empty(layout.d, np.uint32)
-    tensors: dict[str, NDArray[Any]] = {}
-    for (name, each), (tensor, span) in zip(stored, spans(layout), strict=True):
-        u_D[span], values = _read_tensor(name, each, about.s)
-        tensors[name] = values.reshape(tensor.shape)
-
-    # What is left: bytes of the header that no tensor and no claim depends on.
-    if _written(tensors, about) != data:
-        raise ModelFileError("header: not as `chainfl model export` writes it: the file was changed")
+    where = {tensor.name: span for tensor, span in spans(layout)}
+    at = len(expected)
+    for tensor in _in_file(layout, kinds):
+        values = np.frombuffer(data, _DTYPES[kinds[tensor.name]], tensor.size, at)
+        _read_tensor(tensor.name, values, about.s, u_D[where[tensor.name]])
+        at += values.nbytes
     return ModelFile(u_D, layout, about)
+
+
+# Tensors
 
 
 def _values(u_D: Vector, s: int) -> NDArray[Any]:
@@ -131,44 +128,115 @@ def _values(u_D: Vector, s: int) -> NDArray[Any]:
     return short if np.array_equal(short, exact) else exact.astype("<f8")
 
 
-def _read_tensor(name: str, stored: dict[str, Any], s: int) -> tuple[Vector, NDArray[Any]]:
-    """The integers behind a stored tensor, if they are exactly what is stored, and the values as they are written."""
-    dtype = _DTYPES.get(stored["dtype"])
-    if dtype is None:
-        raise ModelFileError(f"tensor {name!r}: {stored['dtype']}, not F32 or F64")
-    values = np.frombuffer(stored["data"], dtype)
+def _read_tensor(name: str, values: NDArray[Any], s: int, out: Vector) -> None:
+    """Write the integers behind a stored tensor to `out`, if they are exactly what is stored."""
+    # A value between two steps of the scale, or a negative zero, is no parameter.
+    if not read_steps(values, s, out):
+        raise ModelFileError(f"tensor {name!r}: {_why_no_steps(values, s)}")
+    is_long = values.dtype == _DTYPES["F64"]
+    if is_long and np.array_equal(values.astype("<f4"), values):
+        raise ModelFileError(f"tensor {name!r}: stored as float64, its parameters fit float32")
+
+
+def _why_no_steps(values: NDArray[Any], s: int) -> str:
+    """The first value that is no parameter, and why."""
     try:
-        u_D = encode(values.astype(dtype.newbyteorder("=")), s)
+        u_D = encode(values, s)
     except ParameterRangeError as error:
-        raise ModelFileError(f"tensor {name!r}: {error}") from None
-
-    # Bit for bit: a value between two steps of the scale, or a negative zero, is no parameter.
-    back = _values(u_D, s)
-    if back.dtype != dtype:
-        raise ModelFileError(
-            f"tensor {name!r}: stored as {_NAMES[dtype]}, its parameters fit {_NAMES[back.dtype]}"
-        )
-    bits = f"<u{dtype.itemsize}"
-    wrong = np.flatnonzero(back.view(bits) != values.view(bits))
-    if wrong.size:
-        at = int(wrong[0])
-        raise ModelFileError(f"tensor {name!r}: value {at} is {values[at]!r}, no step of 2^-{s}")
-    return u_D, back
+        return str(error)
+    bits = f"<u{values.dtype.itemsize}"
+    back = decode(u_D, s, np.float64).astype(values.dtype)
+    at = int(np.flatnonzero(back.view(bits) != values.view(bits))[0])
+    return f"value {at} is {values[at]!r}, no step of 2^-{s}"
 
 
-def _read_about(data: bytes) -> About:
-    """The claims in the header, which the library has found to be a header."""
+def _in_file(layout: Layout, kinds: dict[str, str]) -> list[Tensor]:
+    """The tensors in the order of the file: those of the longer type first, each kind by name."""
+    return [tensor for kind in _DTYPES for tensor in layout.tensors if kinds[tensor.name] == kind]
+
+
+def _bytes_of(tensor: Tensor, kinds: dict[str, str]) -> int:
+    return tensor.size * _DTYPES[kinds[tensor.name]].itemsize
+
+
+# The header
+
+
+def _header(layout: Layout, kinds: dict[str, str], about: About) -> bytes:
+    """The bytes before the tensors: a length, and JSON filled up to a multiple of eight."""
+    claims = json.dumps(about.plain(), sort_keys=True, separators=(",", ":"))
+    told: dict[str, Any] = {_METADATA: {_KEY: claims}}
+    at = 0
+    for tensor in _in_file(layout, kinds):
+        end = at + _bytes_of(tensor, kinds)
+        told[tensor.name] = {
+            "dtype": kinds[tensor.name],
+            "shape": list(tensor.shape),
+            "data_offsets": [at, end],
+        }
+        at = end
+
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text
+
+
+def _header_of(data: bytes) -> dict[str, plain_json.Json]:
+    """What the JSON at the beginning of a file says.
+
+    Raises:
+        ModelFileError: there is none.
+    """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if length > _MAX_HEADER_BYTES:
         raise ModelFileError(f"header: {length} bytes, more than the {_MAX_HEADER_BYTES} allowed")
-    header = json.loads(data[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    text = data[_LENGTH_BYTES : _LENGTH_BYTES + length]
+    if len(text) < length or len(data) < _LENGTH_BYTES:
+        raise ModelFileError(f"header: the file ends after {len(data)} bytes, inside its header")
     try:
-        told = json.loads((header.get("__metadata__") or {})[_KEY])
-        return read_about(told)
-    except (KeyError, ValueError, RecursionError):
-        raise ModelFileError(
-            "header: it does not say which model it is: export it with `chainfl model`"
-        ) from None
+        told = plain_json.loads(text, "header")
+    except InputError as error:
+        raise ModelFileError(f"header: {error}") from None
+    if not isinstance(told, dict):
+        raise ModelFileError("header: not that of a safetensors file")
+    return told
+
+
+def _read_layout(header: dict[str, plain_json.Json]) -> tuple[Layout, dict[str, str]]:
+    """Names and shapes of the tensors, and the type of each."""
+    stored = {name: told for name, told in sorted(header.items()) if name != _METADATA}
+    kinds = dict[str, str]()
+    pairs = list[Any]()
+    for name, told in stored.items():
+        if not isinstance(told, dict) or told.get("dtype") not in ("F32", "F64"):
+            raise ModelFileError(f"tensor {name!r:.80}: not described as one of F32 or F64")
+        if not _is_text(name):
+            raise ModelFileError(f"tensor {name!r:.80}: the name is no text")
+        kinds[name] = str(told["dtype"])
+        pairs.append([name, told.get("shape")])
+    try:
+        return Layout.read({"tensors": pairs, "buffers": []}, ""), kinds
+    except RecordError as error:
+        raise ModelFileError(f"header: layout{error}") from None
+
+
+def _is_text(name: str) -> bool:
+    """False for half of a surrogate pair, which JSON can name and UTF-8 cannot hold."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _read_claims(header: dict[str, plain_json.Json]) -> About:
+    """The claims in the header's metadata."""
+    metadata = header.get(_METADATA)
+    claims = metadata.get(_KEY) if isinstance(metadata, dict) else None
+    if not isinstance(claims, str):
+        raise ModelFileError("header: it does not say which model it is: export it with `chainfl model`")
+    try:
+        return read_about(plain_json.loads(claims.encode(errors="replace"), "its claims"))
+    except ModelFileError:
+        raise
+    except InputError as error:
+        raise ModelFileError(f"header: {error}") from None
 
 
 def read_about(told: object) -> About:

@@ -65,6 +65,22 @@ def decode(
     return x_D
 
 
+def read_steps(x: Floats, s: int, out: Vector) -> bool:
+    """Whether the values are just what `decode` gives of a vector, which is written to `out` (undefined if not)."""
+    x_D = _as_floats(x)
+    bits = x_D.view(f"u{x_D.itemsize}")
+    scale = 2.0 ** check_scale(s)
+    u_D = _output(out, x_D.size, np.dtype(np.uint32))
+    kernels = _kernels()
+    found = list[bool]()
+    in_parallel(
+        lambda a, b: found.append(kernels.read_steps(x_D, bits, scale, float(BIAS), a, b, u_D)),
+        x_D.size,
+        _GRAIN,
+    )
+    return all(found)
+
+
 def to_bytes(u: Vector) -> bytes:
     """The canonical bytes, four per parameter, big-endian."""
     return as_vector(u).astype(">u4").tobytes()

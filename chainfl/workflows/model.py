@@ -271,12 +271,13 @@ def _read_statement(path: Path, given: Path | None) -> Statement | None:
 
 
 def _expect_told(file: ModelFile, data: bytes, told: Statement) -> None:
-    found = provenance.tensor_digests(file) if sha256(data).digest() != told.file_digest else told.tensors
+    is_same = sha256(data).digest() == told.file_digest
+    found = told.tensors if is_same else provenance.tensor_digests(file)
     for name in sorted({*found, *told.tensors}):
         if found.get(name) != told.tensors.get(name):
             raise ModelFileError(f"tensor {name!r}: not the one that the statement is about: it was changed")
     _expect_same("statement", told.about, file.about)
-    if sha256(data).digest() != told.file_digest:
+    if not is_same:
         raise ModelFileError("header: not the one that the statement is about: it was changed")
 
 

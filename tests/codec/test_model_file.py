@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from safetensors.numpy import load
+from safetensors.numpy import load, save
 
 from chainfl.codec.model_file import About, ModelFile, read_model_file, write_model_file
 from chainfl.codec.records import Layout, Tensor
@@ -40,6 +40,38 @@ def test_other_programs_read_the_values(u_D: Vector, s: int) -> None:
 
     flat = np.concatenate([tensors[t.name].astype(np.float64).ravel() for t in LAYOUT.tensors])
     assert np.array_equal(flat, (u_D.astype(np.int64) - 2**31) / 2.0**s)
+
+
+NAMES = st.text(
+    st.characters(codec="utf-8"), min_size=1, max_size=6
+).filter(lambda name: name != "__metadata__")  # fmt: skip
+
+
+@given(
+    shapes=st.dictionaries(NAMES, st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=5),
+    large=st.sets(st.integers(0, 40)),
+)
+def test_the_bytes_are_those_of_the_formats_own_library(
+    shapes: dict[str, list[int]], large: set[int]
+) -> None:
+    layout = Layout(tuple(Tensor(name, tuple(shape)) for name, shape in sorted(shapes.items())))
+    assume(layout.d)
+    u_D = np.full(layout.d, 2**31, np.uint32)
+    u_D[[at for at in large if at < layout.d]] += 2**24 + 1
+    data = write_model_file(u_D, layout, about(20))
+
+    metadata = {"chainfl": json.dumps(about(20).plain(), sort_keys=True, separators=(",", ":"))}
+
+    assert save(load(data), metadata) == data
+    assert np.array_equal(read_model_file(data).vector, u_D)
+
+
+@pytest.mark.parametrize("without", ["0", "1"])
+@given(u_D=vectors(LAYOUT.d), s=st.integers(0, 31))
+def test_compiled_and_plain_kernels_read_the_same(without: str, u_D: Vector, s: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CHAINFL_NO_NUMBA", without)
+        assert np.array_equal(read_model_file(write_model_file(u_D, LAYOUT, about(s))).vector, u_D)
 
 
 def test_small_parameters_are_float32_and_others_float64() -> None:
@@ -76,6 +108,7 @@ def attempt(data: bytes) -> tuple[str, ModelFile | None]:
         return str(error), None
 
 
+@pytest.mark.parametrize("without", ["0", "1"])
 @pytest.mark.parametrize(
     ("what", "value", "found"),
     [
@@ -83,12 +116,16 @@ def attempt(data: bytes) -> tuple[str, ModelFile | None]:
         ("a negative zero", -0.0, "no step of 2^-20"),
         ("no number", float("nan"), "parameter 0"),
         ("beyond the range", 3000.0, "parameter 0"),
+        ("just beyond the range", 2048.0, "parameter 0"),
+        ("infinite", float("-inf"), "parameter 0"),
+        ("next to nothing", 1e-45, "no step of 2^-20"),
     ],
 )
 def test_values_that_are_no_parameters_are_refused_by_their_tensor(
-    what: str, value: float, found: str
+    what: str, value: float, found: str, without: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del what
+    monkeypatch.setenv("CHAINFL_NO_NUMBA", without)
     data = bytearray(write_model_file(np.full(LAYOUT.d, 2**31, np.uint32), LAYOUT, about(20)))
     header = 8 + int.from_bytes(data[:8], "little")
     data[header : header + 4] = np.float32(value).tobytes()
@@ -123,12 +160,47 @@ def test_a_padded_header_is_found() -> None:
     ],
 )
 def test_claims_that_are_none_are_refused(claims: str | None) -> None:
-    from safetensors.numpy import save
-
     data = save({"w": np.zeros(3, np.float32)}, None if claims is None else {"chainfl": claims})
 
     with pytest.raises(ModelFileError):
         read_model_file(data)
+
+
+HEADERS = {
+    "no object": b"[]",
+    "nested without end": b"[" * 100_000,
+    "no description": b'{"w": 1}',
+    "integers": b'{"w": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}',
+    "a shape that is none": b'{"w": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}',
+    "a type that is a list": b'{"w": {"dtype": ["F32"], "shape": [1], "data_offsets": [0, 4]}}',
+    "half a letter": b'{"\\ud800": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}',
+    "nothing to train": b"{}",
+    "no UTF-8": b'{"\xff": 1}',
+    "thousands of digits": b'{"w": {"dtype": "F32", "shape": [' + b"1" * 5000 + b"]}}",
+}
+
+
+@pytest.mark.parametrize("what", HEADERS)
+def test_headers_that_are_none_are_refused(what: str) -> None:
+    header = HEADERS[what]
+
+    with pytest.raises(ModelFileError, match=r"^(header|tensor)"):
+        read_model_file(len(header).to_bytes(8, "little") + header + bytes(8))
+
+
+@pytest.mark.parametrize("length", [0, 7, 8, 100, -1])
+def test_files_that_are_cut_off_or_go_on_are_refused(length: int) -> None:
+    data = write_model_file(np.zeros(LAYOUT.d, np.uint32), LAYOUT, about(20))
+
+    with pytest.raises(ModelFileError):
+        read_model_file(data[:length])
+    with pytest.raises(ModelFileError, match="its header describes"):
+        read_model_file(data + b"\0")
+
+
+def test_the_formats_own_word_is_no_name_of_a_tensor() -> None:
+    with pytest.raises(InputError, match="__metadata__"):
+        write_model_file(np.zeros(1, np.uint32), Layout((Tensor("__metadata__", (1,)),)), about(20))
 
 
 @given(data=st.binary(max_size=200))
