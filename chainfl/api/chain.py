@@ -174,7 +174,7 @@ class ChainSource:
     # Tasks
 
     def _create_all(self, logs: Sequence[Log]) -> list[Address]:
-        """Make the tasks that these logs tell of, as many as there is time for; at least one."""
+        """Make the tasks that these logs create, as many as there is time for; at least one."""
         made = list[Address]()
         for log in logs:
             if made and time.monotonic() > self._until:
@@ -184,7 +184,7 @@ class ChainSource:
         return made
 
     def _wanted(self, logs: Sequence[Log]) -> list[Log]:
-        """The logs that tell of new tasks to be followed; those beyond the limit are counted."""
+        """The logs of new tasks to be followed; those beyond the limit are counted."""
         known = self._tasks.keys() | self._uncreated.keys()
         room = self._max_tasks - len(known)
         found = list[Log]()
@@ -201,7 +201,7 @@ class ChainSource:
         return found
 
     def _create(self, log: Log) -> None:
-        """Make a task of its creation; where its terms cannot be read, remember it and why."""
+        """Make a task of its creation; where its terms cannot be read, keep its address and the reason."""
         event = log.event
         assert isinstance(event, TaskCreated)
 
@@ -279,7 +279,7 @@ class ChainSource:
     ) -> Iterator[tuple[Address, str]]:
         """What is wrong with a transaction's logs, for each task that they concern.
 
-        They cannot be decoded, its receipt or block cannot be read, or the receipt tells of more than was told.
+        They cannot be decoded, its receipt or block cannot be read, or the receipt holds more than was reported.
         """
         yield from ((log.emitter, log.trouble) for log in logs if log.trouble)
         try:

@@ -85,7 +85,7 @@ class _Followed:
 
 
 class Follower:
-    """Reads the source, writes the index, tells the hub."""
+    """Reads the source, writes the index, notifies the hub."""
 
     def __init__(self, source: EventSource, index: Index, hub: Hub) -> None:
         """Nothing is read yet; what the index holds from before is served until then."""
@@ -323,7 +323,7 @@ class Follower:
     # For audits
 
     def round(self, task: str, number: int) -> tuple[PlayedRound, str] | None:
-        """A round as the chain tells it, and its fingerprint."""
+        """A round as the chain's events give it, and its fingerprint."""
         with self._lock:
             followed = self._followed.get(task)
             played = followed.line.round(number) if followed else None

@@ -55,7 +55,7 @@ def health_of(follower: Follower, index: Index, stale_seconds: float) -> schemas
 
 
 def seconds_behind(standing: Standing, trouble: str, now: float) -> float:
-    """How long ago the index agreed with the chain's head; 0 where the last look found nothing amiss."""
+    """How long ago the index agreed with the chain's head; 0 where the last read found no difference."""
     is_fine = standing.is_ready and not trouble and not standing.behind
     stuck = 0.0 if standing.stepping is None else now - standing.stepping
     return stuck if is_fine else now - standing.current

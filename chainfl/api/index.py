@@ -1,7 +1,7 @@
 """The index: documents by task, kind and number in SQLite (WAL); never a truth, rebuilt from events at any time.
 
 One thread at a time writes; every reader thread has a connection of its own that cannot write. Verdicts are sealed
-with a key that only the running process has: whoever changes the file cannot forge one, and a new process has none.
+with a key that only the running process has: another program cannot forge one, and a new process has none.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ class Index:
         return str(found[0][0]) if found else None
 
     def has_task(self, task: str) -> bool:
-        """Whether the index knows this task."""
+        """Whether the index holds this task."""
         return bool(self._all("SELECT 1 FROM rows WHERE task = ? AND kind = 'task'", (task,)))
 
     def task_count(self) -> int:

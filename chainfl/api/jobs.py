@@ -100,7 +100,7 @@ class JobPool:
         return len(self._running)
 
     def close(self) -> None:
-        """Take no more work; what runs is let go."""
+        """Take no more work; what runs is abandoned."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _done(self, key: Hashable, client: str) -> None:
@@ -113,7 +113,7 @@ def _told(work: Callable[[], Result]) -> Result:
     """The work's result; what it fails with is one of our errors, whatever stored bytes or a defect brought forth.
 
     Raises:
-        BusyError: memory ran out; VerificationError: something unforeseen, which the log tells in full.
+        BusyError: memory ran out; VerificationError: something unforeseen, which the log shows in full.
     """
     try:
         return work()

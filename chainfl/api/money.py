@@ -152,7 +152,7 @@ def _finder_rewards(played: PlayedRound, standing: Task, log: Sequence[PlacedEve
 
 
 def _worker_rewards(played: PlayedRound, standing: Task, log: Sequence[PlacedEvent]) -> list[schemas.Reward]:
-    """What workers may claim once the round has ended; no event tells it, the shares do."""
+    """What workers may claim once the round has ended; no event holds it, the shares do."""
     end = next((logged for logged in log if isinstance(logged.event, events.RoundEnded)), None)
     if played.ended is None or end is None or standing.round.tally is None:
         return []

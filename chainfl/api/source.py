@@ -38,7 +38,7 @@ class TaskLog:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a source knows at one moment: up to which block it has read, and a log per task.
+    """What a source has read at one moment: up to which block, and a log per task.
 
     A task that is `unreadable` keeps the log it had; `skipped` are those beyond what the source may follow.
     """
@@ -57,7 +57,7 @@ class Snapshot:
 
 
 class EventSource(Protocol):
-    """Tells of the tasks of one chain. `refresh` is called by one thread; snapshots never change once given."""
+    """Reads the tasks of one chain. `refresh` is called by one thread; snapshots never change once given."""
 
     @property
     def chain_id(self) -> int:
@@ -73,7 +73,7 @@ class EventSource(Protocol):
         ...
 
     def reread(self, tasks: Collection[Address]) -> None:
-        """Forget what was read of these tasks and read it again from their creation on; `refresh` then tells it.
+        """Drop what was read of these tasks and read it again from their creation on; `refresh` then returns it.
 
         Raises:
             LedgerError: the chain cannot be read now; what was known stays.

@@ -1,7 +1,7 @@
 """The file of an offline audit: one CARv1 with a chain's evidence and the blobs of the rounds (docs/auditing.md).
 
-The root lists pages, the pages list every block that follows, in order: a reader knows at each place what must come
-next, so nothing can be added, dropped, repeated or moved. Evidence is a stream of RLP items in raw blocks of 2^20
+The root lists pages, the pages list every block that follows, in order: the name of each block is read before
+the block itself, so nothing can be added, dropped, repeated or moved. Evidence is a stream of RLP items in raw blocks of 2^20
 bytes; blobs are the store's own blocks.
 """
 
@@ -127,7 +127,7 @@ class BundleWriter:
         self._blobs: set[Cid] = set()
 
     def keep(self, name: str, items: Iterable[bytes]) -> Iterator[bytes]:
-        """Pass evidence on to whoever checks it, and write it down on the way."""
+        """Pass evidence on to its checker, and write it down on the way."""
         held = bytearray()
         for item in items:
             held += item

@@ -10,7 +10,7 @@ from chainfl.protocol.state import Task
 from chainfl.types import Outcome
 
 Fold = Callable[[Task, Event, int], None]
-"""Takes an event into account: `fold` refuses what the rules could not have told, `take` believes it."""
+"""Takes an event into account: `fold` refuses what the rules could not have emitted, `take` does not check."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an event means, in one plain sentence: the demonstration and the dashboard both tell a round with these."""
+"""What an event means, in one plain sentence: the demonstration and the dashboard both show a round with these."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple

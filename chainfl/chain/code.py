@@ -1,7 +1,7 @@
 """What a contract's code says: that it is this release's, which contracts it works with, and a task's frozen terms.
 
 A task is a clone whose terms are part of its code; libraries and immutable values are filled into a contract's code
-when it is created. So the code alone, without a call, tells how a task, its registry, its factory and its libraries
+when it is created. So the code alone, without a call, shows how a task, its registry, its factory and its libraries
 belong together.
 """
 

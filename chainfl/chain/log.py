@@ -1,4 +1,4 @@
-"""The one follower of events: logs of many contracts off one endpoint, and what tells that its chain was reorganised.
+"""The one follower of events: logs of many contracts off one endpoint, and how a reorganised chain is noticed.
 
 Endpoints refuse what they find too much, by blocks, by addresses or by results, each in words of its own. So nothing
 is read out of the refusal: the larger question is halved until it is taken, and what was taken is remembered.
@@ -303,7 +303,7 @@ class Marks:
         self._hashes: dict[int, Digest] = {}
 
     def add(self, number: int, hash_: Digest) -> None:
-        """Remember what a block was. Of many, every second one of the older half is let go."""
+        """Keep a block's hash. Of many, every second one of the older half is dropped."""
         self._hashes[number] = hash_
         if len(self._hashes) > _MARKS:
             numbers = sorted(self._hashes)

@@ -1,4 +1,4 @@
-"""Several endpoints of one chain: what most of them tell is what counts (docs/adr/0018-hostile-endpoints.md).
+"""Several endpoints of one chain: what most of them report counts (docs/adr/0018-hostile-endpoints.md).
 
 A task is followed through every endpoint. What is shown of it is what more than half of all endpoints given stand
 behind: the same events in the same blocks up to the last event, and one hash of the newest block that two of them have
@@ -97,7 +97,7 @@ def open_reader(
     confirmations: int = 0,
     on_progress: OnProgress = lambda _: None,
 ) -> TaskReader:
-    """A task to read: through the one endpoint, or as most of several tell it."""
+    """A task to read: through the one endpoint, or as most of several report it."""
     if not endpoints.others:
         return TaskReader(endpoints.w3, task, endpoints.chain_id, from_block, confirmations, on_progress)
     return AgreedReader(endpoints, task, from_block, confirmations, on_progress)
@@ -135,7 +135,7 @@ class _Source:
 
 
 class AgreedReader(TaskReader):
-    """Follows one task through several endpoints, and shows what most of them tell."""
+    """Follows one task through several endpoints, and shows what most of them report."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class AgreedReader(TaskReader):
         """Look once.
 
         Raises:
-            LedgerError: no majority tells the same.
+            LedgerError: no majority reports the same.
         """
         self._endpoints = endpoints
         self._address = task
@@ -175,7 +175,7 @@ class AgreedReader(TaskReader):
         """Read what is new through all endpoints, as far as most agree (and, if they do in time, to this block).
 
         Raises:
-            LedgerError: no majority tells the same now.
+            LedgerError: no majority reports the same now.
         """
         until = time.monotonic() + _PATIENCE
         while True:
@@ -191,7 +191,7 @@ class AgreedReader(TaskReader):
         return self._chosen.block_hash(number)
 
     def mix_hash(self, number: int) -> Digest | None:
-        """A block's randomness, as the endpoint that is believed tells it."""
+        """A block's randomness, as the endpoint of the majority reports it."""
         return self._chosen.mix_hash(number)
 
     def endpoints(self) -> Mapping[str, str]:
@@ -207,7 +207,7 @@ class AgreedReader(TaskReader):
     # Looking
 
     def _agreed(self) -> TaskReader:
-        """Ask everybody, and find whom a majority stands behind; of several, who knows most."""
+        """Ask all of them, and find one that a majority agrees with; of several, the one that has read most."""
         ready = self._look()
         needed = majority_of(len(self._sources))
         behind = {one.name: [other for other in ready if _confirms(other, one)] for one in ready}
@@ -298,7 +298,7 @@ def _forget(source: _Source) -> None:
 
 
 def _confirms(one: _Source, other: _Source) -> bool:
-    """Whether one has seen everything that the other tells, and the same."""
+    """Whether one has read everything that the other reports, and the same."""
     if one is other:
         return True
     mine = _reader(one)
@@ -308,7 +308,7 @@ def _confirms(one: _Source, other: _Source) -> bool:
 
 
 def _contradicts(one: _Source, other: _Source) -> bool:
-    """Whether two tell different things about the blocks that both have read."""
+    """Whether two report different things about the blocks that both have read."""
     mine = _reader(one)
     told = _reader(other)
     if mine is told:

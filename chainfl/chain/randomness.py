@@ -27,7 +27,7 @@ def check_randomness(w3: Web3, headers: int = HEADERS, *, allow_young: bool = Fa
     """Check the newest headers of a chain; `allow_young` accepts one that has too few of them yet.
 
     Raises:
-        InputError: draws on this chain would not be random, or it is too young to tell.
+        InputError: draws on this chain would not be random, or it has too few blocks to decide.
         LedgerError: its headers do not hash to their block hashes, or the endpoint fails.
     """
     newest = _number(_block(w3, "latest"), "latest")

@@ -1,4 +1,4 @@
-"""A task read off a chain: its events, folded into the state that the rules speak of; safe against reorgs."""
+"""A task read off a chain: its events, folded into the state that the rules work on; safe against reorgs."""
 
 import hashlib
 from bisect import bisect_right
@@ -99,7 +99,7 @@ class TaskReader:
         """Read what is new, up to the newest block that counts (and at least this one).
 
         Raises:
-            LedgerLieError: what the endpoint tells cannot be; all of it is forgotten, to be read anew.
+            LedgerLieError: the endpoint's events are impossible; all of them are dropped, to be read again.
             LedgerError: the endpoint failed; what was read stays read.
         """
         try:
@@ -272,7 +272,7 @@ class TaskReader:
 
 
 def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> int | None:
-    """The block that made a contract, by halving; None where the endpoint does not keep the past, or tells nonsense."""
+    """The block that made a contract, by halving; None where the endpoint keeps no past states, or contradicts itself."""
     while first < last:
         middle = (first + last) // 2
         try:

@@ -120,7 +120,7 @@ def _total(rounds: list[dict[str, Any]]) -> str:
 
 
 def _show_bundle(bundle: dict[str, Any]) -> None:
-    """Which contracts were proven: whoever trusts the block still has to know that these are the ones meant."""
+    """Which contracts were proven: a reader who trusts the block still has to check that these are the ones meant."""
     block = bundle["block"]
     click.echo(f"chain {bundle['chain']}, block {block['number']} {block['hash']}")
     rows = [

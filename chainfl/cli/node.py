@@ -110,7 +110,7 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
 
 
 def _end(stop: threading.Event) -> None:
-    """The step under way is finished first; whoever asks twice is not kept waiting, for nothing can be lost."""
+    """The step under way is finished first; a second signal ends it at once, for nothing can be lost."""
     if stop.is_set():
         raise KeyboardInterrupt
     stop.set()

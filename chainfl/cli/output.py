@@ -17,7 +17,7 @@ _NO_LIMIT = 10_000
 
 @dataclass(slots=True)
 class Answer:
-    """What the error handler must know of the running command: how it answers, its name, since when."""
+    """What the error handler needs of the running command: how it answers, its name, since when."""
 
     as_json: bool = False
     name: str = "chainfl"

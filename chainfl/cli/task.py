@@ -1,4 +1,4 @@
-"""`chainfl task`: create tasks, look at them, give one up."""
+"""`chainfl task`: create tasks, show them, abandon one."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

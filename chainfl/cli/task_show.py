@@ -1,4 +1,4 @@
-"""What `chainfl task show` and `task create --dry-run` tell: the terms, what is trained, who is waited for."""
+"""What `chainfl task show` and `task create --dry-run` print: the terms, what is trained, who is waited for."""
 
 import time
 from collections.abc import Mapping

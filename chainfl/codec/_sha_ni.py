@@ -40,7 +40,7 @@ def _compress(typingctx: Any, state: Any, words: Any, at: Any) -> Any:  # noqa: 
 def _clear_upper_halves(builder: Any) -> None:
     """Clear the upper halves of the wide registers, which the loops around this code leave in use.
 
-    The SHA instructions know only the lower halves. On Intel's processors each one that finds an upper half in use
+    The SHA instructions use only the lower halves. On Intel's processors each one that finds an upper half in use
     takes a hundred times as long; on others this changes nothing.
     """
     if not has_wide_registers():

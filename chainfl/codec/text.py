@@ -39,7 +39,7 @@ def hex_of(raw: bytes) -> str:
 
 
 def short_hex(raw: bytes) -> str:
-    """The first bytes of something long, enough to tell it from others."""
+    """The first bytes of something long, enough to distinguish it from others."""
     return f"0x{raw.hex()[:12]}…"
 
 

@@ -117,7 +117,7 @@ def _nibbles(key: bytes) -> bytes:
 
 
 def _pack(path: bytes, is_leaf: bool) -> bytes:
-    """Nibbles as bytes; the first nibble tells a leaf and an odd count."""
+    """Nibbles as bytes; the first nibble marks a leaf and an odd count."""
     flags = 2 * is_leaf + len(path) % 2
     padded = bytes((flags,)) + (b"" if len(path) % 2 else b"\x00") + path
     return bytes(high << 4 | low for high, low in zip(padded[::2], padded[1::2], strict=True))

@@ -74,7 +74,7 @@ class DemoResult:
 
 
 def people_of(rounds: int) -> list[Person]:
-    """Nine honest, three hostile with a tenth of the stake; whoever mines the last round first was told to lie."""
+    """Nine honest, three hostile with a tenth of the stake; the last round's first proposer is set to lie."""
     names = ["ada", "ben", "cleo", "dan", "eve", "finn", "gus", "hana", "ivo", "mal", "max", "moe"]
     hostile = names[PARTICIPANTS - HOSTILE :]
     return [

@@ -87,7 +87,7 @@ class Devnet:
 
 
 def write_guest(net: Devnet) -> Path:
-    """What a shell has to know to take part as the guest, as a file to be read with `.`"""
+    """What a shell needs to take part as the guest, as a file to be read with `.`"""
     known = {
         "RPC_URL": net.rpc_url,
         "CHAIN_ID": net.chain_id,
@@ -400,12 +400,12 @@ def is_running(pid: int) -> bool:
 
 
 def birth_of(pid: int) -> str:
-    """When a process began, as the system tells it: with its number it names the process for good."""
+    """When a process began, as the system reports it: with its number it names the process for good."""
     return _told(pid, "lstart")
 
 
 def _told(pid: int, what: str) -> str:
-    """What the system tells of a process: `stat` or `lstart`, as ps names them; empty when there is none."""
+    """What the system reports of a process: `stat` or `lstart`, as ps names them; empty when there is none."""
     proc = Path(f"/proc/{pid}/stat")
     try:
         if Path("/proc/self/stat").exists():

@@ -50,7 +50,7 @@ class RoundSummary:
 
 
 class Story:
-    """Folds a task's events and tells what they mean. `names` are what people call the accounts."""
+    """Folds a task's events and prints what they mean. `names` are what people call the accounts."""
 
     def __init__(
         self, created: Task, names: Mapping[bytes, str], hostile: frozenset[bytes], on_progress: OnProgress
@@ -68,7 +68,7 @@ class Story:
         return self.task.round.phase is Phase.ENDED
 
     def take(self, event: events.Event, block_number: int) -> None:
-        """Take one event into account, and tell what it means."""
+        """Apply one event, and print what it means."""
         self._note(event)
         if isinstance(event, events.Tallied):
             self._tell_losses()

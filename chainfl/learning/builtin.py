@@ -28,7 +28,7 @@ OPTIMISER: Final = "sgd"
 
 @dataclass(frozen=True, slots=True)
 class LearningSpec:
-    """What the built-in app is told: names of things that every participant has installed."""
+    """The built-in app's settings: names of things that every participant has installed."""
 
     model: str
     dataset: str
@@ -48,7 +48,7 @@ class LearningSpec:
 
 
 def spec_of_manifest(manifest: AnyManifest) -> LearningSpec:
-    """What a manifest of either format tells the built-in app; names that are not installed here are refused."""
+    """What a manifest of either format sets for the built-in app; names that are not installed here are refused."""
     if isinstance(manifest, AppManifest):
         return _spec_of_config(manifest)
     recipe = Recipe(

@@ -145,7 +145,7 @@ def _memory_bounded() -> Iterator[None]:
 
 
 def free_memory() -> int:
-    """Bytes that this process may still take; 0 where the system does not tell."""
+    """Bytes that this process may still take; 0 where the system does not report it."""
     if sys.platform != "linux":
         return 0
     free = _in_kib(Path("/proc/meminfo"), "MemAvailable:")
@@ -176,7 +176,7 @@ def _field(path: Path, name: str) -> int:
 
 
 def numbers(source: Source, doing: str, told: Any) -> dict[str, float]:
-    """What `train` tells, or `score` measures besides, as numbers by name.
+    """What `train` returns, or `score` measures besides, as numbers by name.
 
     Raises:
         AppError: it is something else.

@@ -68,7 +68,7 @@ class Samples:
 class Dataset:
     """Training and test samples; `groups` names each training sample's natural owner, by kind of owner.
 
-    `test_groups` does so for the test samples, where the data set knows it.
+    `test_groups` does so for the test samples, where the data set has it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Flower's ClientApp as an app: it gets the train and evaluate messages that it knows, unchanged (docs/flower.md).
+"""Flower's ClientApp as an app: it gets its usual train and evaluate messages, unchanged (docs/flower.md).
 
 The first model and the config of its messages come from the ServerApp beside it, which runs until its first message
 and no further: the chain's rule takes the place of its strategy.
@@ -39,7 +39,7 @@ def flower_app(source: Source, project: FlowerProject) -> ModuleType:
     """The ClientApp with the functions of an app.
 
     Raises:
-        AppError: the module holds no ClientApp, or one that only speaks Flower's older messages.
+        AppError: the module holds no ClientApp, or one that takes Flower's older messages only.
     """
     TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = RUN  # who a message is from
     client = _object(source, project.client, ClientApp)
@@ -204,7 +204,7 @@ def _first_content(source: Source, project: FlowerProject) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Flower tells of its strategy's start; here nothing starts."""
+    """Flower logs its strategy's start; here nothing starts."""
     logger = logging.getLogger("flwr")
     before = logger.level
     logger.setLevel(logging.ERROR)

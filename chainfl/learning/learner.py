@@ -23,7 +23,7 @@ class Job:
 
 
 class Learner(Protocol):
-    """An app as trainers see it: it turns heads and samples into updates and scores, and knows no participant."""
+    """An app as trainers see it: it turns heads and samples into updates and scores, for any participant."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Learner(Protocol):
 
     @property
     def told(self) -> Mapping[str, float]:
-        """What the last `train` told of itself, such as its loss."""
+        """What the last `train` returned for the log, such as its loss."""
         ...
 
     def initial(self) -> Flat:

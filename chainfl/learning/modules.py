@@ -1,4 +1,4 @@
-"""Model vectors as torch modules, for whoever goes on with a trained model."""
+"""Model vectors as torch modules, to go on with a trained model."""
 
 from torch import nn
 

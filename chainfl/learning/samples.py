@@ -1,4 +1,4 @@
-"""Samples as apps hand them on: anything with a length and places; counted, cut and dealt without a look inside.
+"""Samples as apps hand them on: anything with a length and places; counted, cut and dealt without opening a sample.
 
 A torch Dataset, a DataLoader, tensors or arrays, a tuple of those side by side, a list, a pandas frame.
 """
@@ -24,7 +24,7 @@ class Partition:
 
 
 def count(samples: Any) -> int | None:
-    """How many there are; None where nobody can tell."""
+    """How many there are; None where they cannot be counted."""
     if isinstance(samples, Partition):
         return samples.examples
     is_loader = hasattr(samples, "batch_sampler") and hasattr(samples, "dataset")
@@ -71,7 +71,7 @@ def take(samples: Any, rows: Rows) -> Any:
 
 
 def first(samples: Any, most: int) -> Any:
-    """The first of them; all, where there are not more or nobody can tell."""
+    """The first of them; all, where there are not more or they cannot be counted."""
     found = count(samples)
     is_whole = found is None or found <= most or isinstance(samples, Partition)
     return samples if is_whole else take(samples, np.arange(most))

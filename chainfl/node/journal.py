@@ -87,7 +87,7 @@ class SqliteJournal:
         self._write("insert into sealed_scores values (?, ?, ?, ?, ?, ?, ?)", (*self._key, round_, *values))
 
     def note(self, name: str, value: str) -> None:
-        """Write down a fact about this node that a replay has to know, such as torch's threads; the newest counts."""
+        """Write down a fact about this node that a replay needs, such as torch's threads; the newest counts."""
         self._write("insert or replace into note values (?, ?, ?, ?, ?)", (*self._key, name, value))
 
     def noted(self, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The loop of a node: read the ledger, take the one step that the round asks for, look again.
+"""The loop of a node: read the ledger, take the one step that the round requires, read again.
 
 A refusal is logged and the loop goes on; when chain or store fail it tries again with growing pauses. A restarted node
 reads its place from the ledger, for it keeps no truth of its own.
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TurnOrder:
-    """Who goes first when anyone may: whoever acted last, then one after the other, so that most never collide."""
+    """Who goes first when anyone may act: the one that acted last, then one after the other, so that few collide."""
 
     gap_seconds: float
     _seen: tuple[int, int, int, str] | None = None
@@ -83,7 +83,7 @@ class LogOnce:
 
 
 def persist(look: Callable[[], T], stop: threading.Event, shown: Status) -> T | None:
-    """What `look` finds, once neighbours are as they should be: chain, store, the sponsor's promises.
+    """What `look` returns, tried again until chain, store and the sponsor's promises can be used.
 
     A hostile or absent neighbour does not end the process; None when it is stopped.
     """

@@ -53,7 +53,7 @@ class OwnRound:
 
 
 class RoundFollower:
-    """Follows a task's events and tells each round once, as soon as it is settled."""
+    """Follows a task's events and reports each round once, as soon as it is settled."""
 
     def __init__(self, reader: TaskReader) -> None:
         """Rounds that were settled before are not told."""

@@ -1,4 +1,4 @@
-"""Where a node's time goes: seconds by cause, taken at the ports, so that roles know nothing of it."""
+"""Where a node's time goes: seconds by cause, taken at the ports, so that roles need not measure."""
 
 import threading
 import time

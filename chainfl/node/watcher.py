@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Case:
-    """A proposal under suspicion: what was found so far, and when to look again."""
+    """A proposal under suspicion: what was found so far, and when to try again."""
 
     proposal: tuple[int, int, Proposal]
     pause: float
@@ -47,7 +47,7 @@ class Watcher:
     """
 
     def __init__(self, ledger: Ledger, store: BlobStore, first_pause: float = 1.0) -> None:
-        """Nothing has been looked at yet. `first_pause` is how long to wait before a second look, in seconds."""
+        """No proposal was redone yet. `first_pause` is how long to wait before a second try, in seconds."""
         self._ledger = ledger
         self._store = store
         self._first_pause = first_pause
@@ -57,7 +57,7 @@ class Watcher:
         """Check the standing proposal, and prove it wrong if it is. True when something was sent.
 
         Raises:
-            LedgerError: the proof could not be sent; look again.
+            LedgerError: the proof could not be sent; try again.
             ProtocolError: the contract does not take it, mostly because somebody else was faster.
         """
         case = self._standing(task)
@@ -104,7 +104,7 @@ class Watcher:
         return account is not None and account.id in (*task.round.committee, *task.round.turns)
 
     def _look_until(self, task: Task) -> float:
-        """When a look gives up: the next round may give whoever takes part something to do."""
+        """When a try gives up: the next round may give a participant something to do."""
         left = float(max(1, task.round.deadline - self._ledger.now()))
         takes_part = self._ledger.me in task.accounts
         return time.monotonic() + (min(left, _LONGEST_LOOK) if takes_part else _LONGEST_LOOK)

@@ -25,6 +25,6 @@ class WrappedTrainer:
 
     @property
     def told(self) -> Mapping[str, float]:
-        """What the last training told of itself, where the inner trainer tells anything; it stays with the node."""
+        """What the last training returned for the log, where the inner trainer keeps it; it stays with the node."""
         told: Mapping[str, float] = getattr(self.inner, "told", {})
         return told

@@ -164,7 +164,7 @@ def vote(
 def note_finding(task: Task, call: Call, note: Digest) -> None:
     """Seal a finding before showing it, so that nobody can copy the proof and take the finder's part.
 
-    A note names its finder: whoever posts it first posts it for that one, so a second time changes nothing.
+    A note names its finder, whoever posts it, so posting it a second time changes nothing.
     """
     if note in task.notes:
         return

@@ -66,7 +66,7 @@ def _redoes(kind: type[E]) -> Callable[[Callable[[Task, E], None]], Callable[[Ta
 
 
 def check(task: Task, event: events.Event) -> None:
-    """Refuse an event that the rules could not have told, the task being as it is. The task is not changed.
+    """Refuse an event that the rules could not have emitted in this state of the task. The task is not changed.
 
     Raises:
         LedgerLieError: names the event, what was expected and what was found.
@@ -355,7 +355,7 @@ def _round_ended(task: Task, event: events.RoundEnded) -> None:
 
 
 def _compare_end(task: Task, event: Ending, now: int) -> None:
-    """Leave the phase as the rules do: whoever was silent, whoever is paid, and what follows must be as told."""
+    """Leave the phase as the rules do: who was silent, who is paid and what follows must be what the events say."""
     round_ = task.round
     copy = task.trial()
     begun = 0 if round_.phase is Phase.DRAW else round_.deadline - phase_seconds(task.config, round_.phase)

@@ -47,7 +47,7 @@ def enrol_admitted(task: Task, call: Call, stakes: Stakes, owner: Address, admis
 
 
 def operator_named(task: Task, owner: Address, operator: Address) -> None:
-    """The registry tells that an owner of stake named an operator, or none."""
+    """Called by the registry when an owner of stake has named an operator, or none."""
     operators.dismiss(task, owner, operator)
 
 
@@ -154,7 +154,7 @@ def _note_absent(task: Task, call: Call, stakes: Stakes, id_: Id) -> None:
 
 
 def stake_changed(task: Task, call: Call, stakes: Stakes, address: Address) -> None:
-    """The registry tells that an account's stake in this task changed."""
+    """Called by the registry when an account's stake in this task has changed."""
     if address in task.accounts:
         _apply_or_queue(task, call, address, stakes)
 

@@ -295,13 +295,13 @@ class ZeroAmountError(RuleError):
 
 
 class NotEnoughFreeError(RuleError):
-    """The account has less free stake than it wants to use."""
+    """The account has less free stake than the call would use."""
 
     text = "{1} wei of free stake, {2} requested"
 
 
 class NotEnoughBondedError(RuleError):
-    """The account has less bonded to the task than it wants to take out."""
+    """The account has less bonded to the task than the call would take out."""
 
     text = "{2} wei are bonded to the task, {3} requested"
 

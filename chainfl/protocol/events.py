@@ -1,4 +1,4 @@
-"""What the contracts tell the world: one class per event, fields in the contract's order.
+"""The contracts' events: one class each, fields in the contract's order.
 
 The events rebuild the whole state; the audit, the index and the traces read nothing else.
 """
@@ -35,7 +35,7 @@ class Enrolled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Left(Event):
-    """An account no longer wants to take part."""
+    """An account takes no part from now on."""
 
     id: Id
     account: Address

@@ -1,7 +1,7 @@
 """A task rebuilt from its events alone: what nodes, audit and index read a chain with (docs/protocol.md section 10).
 
 `fold` changes the task it is given. The events of the task come in ledger order; the registry's are not needed.
-Events that the rules could not have told are refused (`cross_check`); `take` believes whatever it is told.
+Events that the rules could not have emitted are refused (`cross_check`); `take` applies any event unchecked.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _takes(kind: type[E]) -> Callable[[Callable[[Task, E, int], None]], Callable
 
 
 def fold(task: Task, event: events.Event, block_number: int) -> None:
-    """Take one event into account, if the rules could have told it.
+    """Apply one event, if the rules could have emitted it.
 
     Raises:
         LedgerLieError: they could not; the task is as it was.
@@ -41,7 +41,7 @@ def fold(task: Task, event: events.Event, block_number: int) -> None:
 
 
 def take(task: Task, event: events.Event, block_number: int) -> None:
-    """Take one event into account, whatever it says: for those who compare by themselves what they are told."""
+    """Apply one event unchecked: for callers that compare the events by themselves."""
     handler = _HANDLERS.get(type(event))
     if handler is not None:
         handler(task, event, block_number)

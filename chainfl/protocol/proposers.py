@@ -58,7 +58,7 @@ def end_round(task: Task, call: Call, outcome: Outcome) -> None:
 
 
 def remember(task: Task, outcome: Outcome) -> None:
-    """The head after the round, and what the next block tells of the past: votes on it, void rounds since."""
+    """The head after the round, and what the next block records of the past: votes on it, void rounds since."""
     round_ = task.round
     if outcome is not Outcome.FINAL:
         task.voids = (*task.voids, round_.number)

@@ -38,7 +38,7 @@ from chainfl.types import Digest, Outcome, Phase, Slash
 def draw(task: Task, call: Call, header: bytes, block_hash: Digest | None) -> None:
     """Draw the roles of the round from the header of the block that the opening named.
 
-    `block_hash` is what the chain knows of that block; None (it is out of reach) opens the draw again.
+    `block_hash` is the chain's hash of that block; None (it is out of reach) opens the draw again.
     """
     _expect_drawable(task, call)
     if block_hash is None:

@@ -1,4 +1,4 @@
-"""Everybody's weight in the draw, kept in blocks: a change or a draw looks at a block, not at everybody."""
+"""The weights of all accounts in the draw, kept in blocks: a change or a draw reads one block, not all accounts."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -234,7 +234,7 @@ class _Models:
 
 
 def _reason(failure: StoreError | VerificationError) -> str:
-    """Whose fault it looks like: a majority that says "unavailable" costs a worker stake."""
+    """Whose fault it seems to be: a majority that says "unavailable" costs a worker stake."""
     if isinstance(failure, VerificationError):
         return "wrong bytes"
     is_missing = isinstance(failure, BlobNotFoundError | StoreTimeoutError)

@@ -18,7 +18,7 @@ NOT_SET: Final = "–"  # noqa: RUF001 (a dash in a table)
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """A run as its folder tells it: settings by dotted name, and the facts of each round."""
+    """A run as its folder holds it: settings by dotted name, and the facts of each round."""
 
     name: str
     folder: Path

@@ -60,7 +60,7 @@ class Network:
             propose(self.participants[proposer], self.liars.get(proposer))
 
     def prove_lie(self) -> bool:
-        """What any watcher does: redo the proposal, and convict whoever stands behind a wrong one."""
+        """What any watcher does: redo the proposal, and convict the proposer and attesters of a wrong one."""
         lie = find_lie(self.store, self.task)
         if lie is None:
             return False

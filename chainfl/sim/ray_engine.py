@@ -1,6 +1,6 @@
 """Training and scoring on many machines by Ray (extra `ray`); the bits are those of one machine.
 
-A worker that dies is replaced, and its job is done again. K models or jobs, V judges, D parameters.
+A worker that ends is replaced, and its job is done again. K models or jobs, V judges, D parameters.
 """
 
 import logging

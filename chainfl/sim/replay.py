@@ -50,7 +50,7 @@ DEVNET_SEED: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace: the task's terms, its accounts, and its rounds as `trace_round` tells them."""
+    """A trace: the task's terms, its accounts, and its rounds as `trace_round` writes them."""
 
     chain_id: int
     task: Address
@@ -232,7 +232,7 @@ class ReplayNetwork(Network):
         Network.reveal_scores(self, self._acting("scores_revealed", ids))
 
     def propose(self, ids: Sequence[Id]) -> None:
-        """The proposer, if it did; whoever was convicted lies again."""
+        """The proposer, if it proposed; one that was convicted proposes a wrong model again."""
         attempt = self._attempt()
         if attempt is None:
             return

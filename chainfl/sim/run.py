@@ -243,7 +243,7 @@ def _finite(loss: float) -> float | None:
 
 
 def with_robust_parts(simulation: Simulation, one: RoundMetrics) -> RoundMetrics:
-    """The parts that a rule of the simulator's own gave, in place of those that the ledger knows."""
+    """The parts that a rule of the simulator's own gave, in place of those in the ledger."""
     net = simulation.net
     if not isinstance(net, QuickNetwork) or net.robust is None or one.outcome != "final":
         return one

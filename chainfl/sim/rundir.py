@@ -138,7 +138,7 @@ def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) ->
 
 
 def forget_other_heads(folder: Path, head: str) -> None:
-    """Only the checkpoint's model is kept, and what the rule remembers beside it."""
+    """Only the checkpoint's model is kept, and the rule's own state beside it."""
     memory = head.replace("head-", "memory-").replace(".bin", ".npz")
     for old in (*folder.glob("head-*.bin"), *folder.glob("memory-*.npz")):
         if old.name not in (head, memory):
@@ -146,7 +146,7 @@ def forget_other_heads(folder: Path, head: str) -> None:
 
 
 def keep_memory(folder: Path, round_: int, net: QuickNetwork) -> None:
-    """Write down what a rule of the simulator's own remembers, if it remembers anything."""
+    """Write down the state of a rule of the simulator's own, if it keeps any."""
     arrays = net.robust.memory.as_arrays() if net.robust is not None else {}
     if arrays:
         whole = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Selfish federated learning: a stakeholder wants the best model for its internal clients (VaRSeL and its rivals).
+"""Selfish federated learning: a stakeholder trains the best model for its internal clients (VaRSeL and its rivals).
 
 M internal clients, N external ones, D parameters. Every method says which external clients work and what part of the
 next model each update has; parts become integer shares and are combined exactly, as everywhere.
@@ -133,7 +133,7 @@ def _softmax(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
 
 
 def _oracle(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
-    """What nobody can know: as FedAvg, drawn from the honest external clients only."""
+    """An upper bound that needs unknown facts: as FedAvg, drawn from the honest external clients only."""
     honest = setup.experiment.honest
     wanted = min(_draw_size(setup), len(honest))
     places = setup.rng(round_).permutation(len(honest))[:wanted]

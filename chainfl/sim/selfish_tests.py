@@ -7,7 +7,7 @@ from chainfl.learning.dataset import Dataset, Samples
 
 
 def tests_of(dataset: Dataset, own: Samples) -> Samples:
-    """Those of its own owner, where the data set knows who made each; else those of the classes that it holds."""
+    """Those of its own owner, where the data set names who made each; else those of the classes that it holds."""
     return Samples(dataset.x_test, dataset.y_test, np.flatnonzero(_is_its_own(dataset, own)))
 
 

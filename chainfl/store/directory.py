@@ -1,7 +1,7 @@
 """Blobs as files in a directory: the embedded store, for one machine and any number of processes.
 
 A block is written to a temporary file, synced and renamed into place, so a reader sees all of it or nothing,
-and a writer that dies leaves at most a temporary file, which a later opening clears away. The same bytes have
+and a writer that is killed leaves at most a temporary file, which a later opening clears away. The same bytes have
 the same name as in `ipfs block put`.
 """
 

@@ -140,7 +140,7 @@ class IpfsStore:
         return in_order(lambda blob: self.put(*blob), blobs, self._settings.side_by_side)
 
     def get(self, cid: Cid, max_bytes: int) -> bytes:
-        """The bytes of this name, checked, from the daemon or whoever it is connected to.
+        """The bytes of this name, checked, from the daemon or one that it is connected to.
 
         Raises:
             BlobNotFoundError: not found within `fetch_seconds`.
@@ -233,7 +233,7 @@ class IpfsStore:
         return answer
 
     def _limit(self, seconds: float, command: str) -> float:
-        """How long a call may take: its own limit, or what the caller has, less the time to hear the answer."""
+        """How long a call may take: its own limit, or what the caller has, less the time that the answer takes."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise StoreTimeoutError(f"{self._endpoint}: no time was left for {command}")

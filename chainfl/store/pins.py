@@ -1,4 +1,4 @@
-"""Pins that are written down before they are made, so that they can be let go of: a restart leaks none.
+"""Pins that are written down before they are made, so that they can be undone: a restart leaks none.
 
 A daemon may serve others as well. What was pinned when we came is not ours to unpin.
 """
@@ -21,7 +21,7 @@ _SWEEP_SECONDS = 1.0
 
 
 class PinnedStore(BlobStore, Protocol):
-    """A store that can tell whether something is pinned."""
+    """A store that can check whether something is pinned."""
 
     def is_pinned(self, cid: Cid) -> bool:
         """Whether there is a pin of this very name, whoever made it."""
@@ -57,12 +57,12 @@ class PinBook(Protocol):
 
 
 class RecordingStore(WrappedStore):
-    """A BlobStore over another one that lists every pin with its round, and lets go of old ones."""
+    """A BlobStore over another one that lists every pin with its round, and undoes old ones."""
 
     def __init__(
         self, store: PinnedStore, book: PinBook, round_: Callable[[], int], keep_rounds: int | None
     ) -> None:
-        """`round_` tells the running round; pins stay for `keep_rounds` rounds after theirs, for ever if None."""
+        """`round_` returns the running round; pins stay for `keep_rounds` rounds after theirs, for ever if None."""
         self._store: PinnedStore = store
         self._book = book
         self._round = round_
@@ -87,7 +87,7 @@ class RecordingStore(WrappedStore):
         return self._store.put_many(blobs)
 
     def pin(self, cid: Cid, *, with_links: bool = True) -> None:
-        """List the pin, then make it; one that fails or takes too long stays listed, and is let go of a round later."""
+        """List the pin, then make it; one that fails or takes too long stays listed, and is undone a round later."""
         if not self._book.has_pin(cid):
             self._book.begin_pin(self._round(), cid, is_ours=not self._store.is_pinned(cid))
         self._store.pin(cid, with_links=with_links)

@@ -27,7 +27,7 @@ class AuditedRound:
 
 
 def played_rounds(reader: TaskReader) -> list[PlayedRound]:
-    """All rounds of a task that its chain tells of; the last one may be open."""
+    """All rounds of a task on its chain; the last one may be open."""
     reader.refresh()
     return list(rounds(reader.created, reader.log))
 

@@ -60,7 +60,7 @@ class BundleAudit:
 
 @dataclass(frozen=True, slots=True)
 class ProvenTask:
-    """A task as a trusted block tells it: nothing here rests on an unproven statement."""
+    """A task as a trusted block proves it: nothing here rests on an unproven statement."""
 
     chain: ProvenChain
     contracts: Contracts
@@ -82,7 +82,7 @@ def export_bundle(
     """Write everything that an audit of the settled rounds (or of one) needs, as of a block (the newest) of the chain.
 
     Raises:
-        LedgerError: the endpoint has not everything, or what it tells does not add up; run again after a reorg.
+        LedgerError: the endpoint lacks something, or its answers contradict each other; run again after a reorg.
         StoreError: the store fails (blobs that nobody has are listed as missing), or the file cannot be written.
         InputError: the round is not settled.
         VerificationError: the contracts are not this release's.

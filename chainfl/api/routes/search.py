@@ -1,4 +1,4 @@
-"""Anything by its name, and what the dashboard has to know of its server."""
+"""Search by name, and the facts about its server that the dashboard needs."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What an address or a hash names, and what the dashboard has to know of its server."""
+"""What an address or a hash names, and the facts about its server that the dashboard needs."""
 
 from typing import Literal
 

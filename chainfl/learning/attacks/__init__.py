@@ -99,7 +99,7 @@ def copy_cat(scene: Scene, values: Values) -> Flat:
 
 
 def free_ride(scene: Scene, values: Values) -> Flat:
-    """The head itself, with a little noise if it must not look like it."""
+    """The head itself, with a little noise if it must not equal the head."""
     noise = values["noise"] * _rng(scene.seed).standard_normal(len(scene.head))
     return _float32(scene.head + noise)
 
@@ -108,7 +108,7 @@ def free_ride(scene: Scene, values: Values) -> Flat:
 class WorkerAttack:
     """A hostile worker: the labels it trains on, its trigger (by colluder), and what it makes of its update.
 
-    One that is omniscient knows the honest updates and the rule.
+    An omniscient one is given the honest updates and the rule.
     """
 
     name: str
@@ -180,7 +180,7 @@ def copied_scores(honest_K: Sequence[int], seen: Sequence[Sequence[int]]) -> tup
 
 
 def swapped_scores(honest_K: Sequence[int], friends: Sequence[int]) -> tuple[int, ...]:
-    """Its own honest numbers, dealt out anew: the best to friends, the worst to the others. Each looks plausible."""
+    """Its own honest numbers, dealt out anew: the best to friends, the worst to the others. Each is plausible."""
     chosen = set(friends)
     order = sorted(range(len(honest_K)), key=lambda k: (k not in chosen, honest_K[k], k))
     dealt = dict(zip(order, sorted(honest_K), strict=True))
@@ -224,7 +224,7 @@ VALIDATOR_ATTACKS: Final[Mapping[str, ValidatorAttack]] = {
 
 
 def add_attack(attack: WorkerAttack) -> None:
-    """Add an attack of your own to those that this process knows.
+    """Add an attack of your own to those of this process.
 
     Raises:
         InputError: an attack of that name is there already.

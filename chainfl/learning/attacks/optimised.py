@@ -19,7 +19,7 @@ _MARK: Final = 2.0**-16
 
 
 def known(scene: Scene) -> Doubles:
-    """The honest updates that the attackers know: the others' if there are any, else their own."""
+    """The honest updates that the attackers have: the others' if there are any, else their own."""
     rows = scene.others if len(scene.others) else scene.colluders
     return rows.astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""What a hostile worker knows when it forges its update."""
+"""What a hostile worker is given when it forges its update."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -96,7 +96,7 @@ def _starts_with(path: Path, prefix: bytes) -> bool:
 
 
 def _check_growth(members: Sequence[zipfile.ZipInfo], packed: int) -> None:
-    """Refuse an archive that is made to fill the memory of whoever opens it."""
+    """Refuse an archive that is made to fill the memory of its reader."""
     unpacked = sum(member.file_size for member in members)
     if unpacked > max(FREE_BYTES, MAX_GROWTH * packed):
         raise ValueError(
@@ -106,7 +106,7 @@ def _check_growth(members: Sequence[zipfile.ZipInfo], packed: int) -> None:
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
-    """One array, after a look at its header: memory is taken only for as many bytes as there are."""
+    """One array, after a check of its header: memory is taken only for as many bytes as there are."""
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         if version == (1, 0):

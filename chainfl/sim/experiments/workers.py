@@ -1,4 +1,4 @@
-"""Cells side by side: one process for each core, one thread in each; a process that dies costs its cell only."""
+"""Cells side by side: one process for each core, one thread in each; a process that is killed costs its cell only."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Rules that look at each parameter by itself, and the making of vectors from weights. All in exact integers.
+"""Rules on each parameter by itself, and the making of vectors from weights. All in exact integers.
 
 J inputs, K updates, D parameters.
 """

@@ -1,4 +1,4 @@
-"""What robust rules look at: lengths, distances and angles of a round's steps.
+"""What robust rules measure: lengths, distances and angles of a round's steps.
 
 A step is an update minus the head. All inner products come from exact integer distances; the small matrices after
 that are multiplied in a fixed order of IEEE operations, without BLAS: their bits are the same on every machine. What a

@@ -1,4 +1,4 @@
-"""A robust rule at work in a simulated round: from the included updates to the next model, with what it remembers."""
+"""A robust rule at work in a simulated round: from the included updates to the next model, with its own state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -108,7 +108,7 @@ def _noisy(model_D: Vector, sigma: float, updates: Updates) -> Vector:
 
 @dataclass(slots=True)
 class Memory:
-    """What a rule remembers from round to round: sums of steps by worker (FoolsGold), validators' records."""
+    """The state that a rule keeps from round to round: sums of steps by worker (FoolsGold), validators' records."""
 
     sums: dict[Id, NDArray[np.int64]] = field(default_factory=dict)
     records: dict[Id, int] = field(default_factory=dict)
