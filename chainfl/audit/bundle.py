@@ -1,8 +1,8 @@
 """The file of an offline audit: one CARv1 with a chain's evidence and the blobs of the rounds (docs/auditing.md).
 
-The root lists pages, the pages list every block that follows, in order: the name of each block is read before
-the block itself, so nothing can be added, dropped, repeated or moved. Evidence is a stream of RLP items in raw blocks of 2^20
-bytes; blobs are the store's own blocks.
+The root lists pages, the pages list every block that follows, in order: the name of each block is read before the
+block itself, so nothing can be added, dropped, repeated or moved. Evidence is a stream of RLP items in raw blocks of
+2^20 bytes; blobs are the store's own blocks.
 """
 
 import errno

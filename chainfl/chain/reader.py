@@ -272,7 +272,7 @@ class TaskReader:
 
 
 def first_block_with_code(w3: Web3, account: Address, first: int, last: int) -> int | None:
-    """The block that made a contract, by halving; None where the endpoint keeps no past states, or contradicts itself."""
+    """The block that made a contract, by halving; None where the endpoint keeps no past states, or errs."""
     while first < last:
         middle = (first + last) // 2
         try:
