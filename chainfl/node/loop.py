@@ -209,6 +209,8 @@ def _take_leave(me: Participant, task: Task) -> None:
     round_ = task.round
     update = round_.updates.get(account.id) if account is not None else None
     scores = round_.scores.get(account.id) if account is not None else None
+
+    # A commitment that is not opened costs stake, and only this journal can open it.
     sealed = (update is not None and update.revealed is None) or (
         scores is not None and scores.revealed is None
     )

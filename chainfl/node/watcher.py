@@ -113,6 +113,8 @@ class Watcher:
         case.lie = lie = find_lie(within(self._store, self._look_until(task)), task)
         if lie is None:
             _log.debug("round %d.%d: the proposal is right", *case.proposal[:2])
+
+            # A right proposal stays right: it is not redone at every poll.
             case.is_closed = True
             return False
         _log.warning(
@@ -141,6 +143,8 @@ def watch_task(watcher: Watcher, ledger: Ledger, stop: threading.Event, poll_sec
                 _log.info("round %d: the task has ended", task.round.number)
                 return
             watcher.look(task)
+
+        # A watcher that ends protects nobody: whatever fails is logged and tried again.
         except ChainflError as error:
             _log.warning("%s; retrying", error)
         stop.wait(poll_seconds)

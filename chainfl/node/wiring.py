@@ -68,6 +68,8 @@ def open_ledger(settings: NodeSettings, signer: LocalSigner) -> ChainLedger:
     """Connect to the task on the chain that is meant."""
     endpoints = open_endpoints(settings.rpc_url, settings.chain_id)
     task = as_address(settings.task)
+
+    # An endpoint advises fees; the caps are the operator's and hold whatever it says.
     caps = FeeCaps.of_gwei(settings.max_fee, settings.max_priority_fee)
     costs = SendSettings(confirmations=settings.confirmations, caps=caps)
     sender = Sender(endpoints.w3, signer, endpoints.chain_id, costs, endpoints.others)
@@ -135,6 +137,7 @@ def connect(settings: NodeSettings, signer: LocalSigner) -> Connections:
     ledger = open_ledger(settings, signer)
     task = ledger.task()
 
+    # The sponsor is not trusted: what it stored must fit what it promised on chain.
     manifest, first_D = check_task(store, task, settings.limits)
     app = open_app(settings, manifest)
     check_manifest(manifest, app)
@@ -163,6 +166,8 @@ def build_node(settings: NodeSettings, connections: Connections, status: Status 
     trainer = _protected(settings, connections, ended_in_time(trainer, connections.ledger), status)
 
     participant = Participant(connections.ledger, connections.store, trainer, connections.journal)
+
+    # Written after the rehearsal: scripts and the devnet wait for it.
     (settings.home / READY).touch()
     if settings.enrol:
         enrol_once(connections.ledger, lambda task: _admission(settings, connections, task))
@@ -217,6 +222,7 @@ def enrol_once(ledger: Ledger, admission: Callable[[Task], Admission | None] = l
     if account is not None and account.is_enrolled and is_accepted:
         return
 
+    # The ledger decides; its refusals are put into words that name the next command.
     try:
         ledger.enrol(admission(task))
     except StakeTooLowError as error:

@@ -37,5 +37,7 @@ def propose(me: Participant, alter: Alter | None = None) -> None:
     # The record alone: a pin that followed its links would have to find the whole history before we may propose.
     store.pin(named.cid)
     store.pin(block, with_links=False)
+
+    # Where the contract computed the shares it refuses posted ones.
     posted = shares if task.config.rule.is_attested else ()
     me.ledger.propose(round_.number, round_.attempt, named.node.root, block.digest, posted)

@@ -40,6 +40,8 @@ def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | 
     is_acting = acts_for(task, me.ledger.key) == me.ledger.me
     account = task.accounts.get(me.ledger.me) if is_acting else None
     own = _own_step(task, account, duty, alter) if account is not None else None
+
+    # A call after the deadline is refused and still costs gas: from then on only what anyone may do is left.
     if own is not None and now < task.round.deadline:
         return own
     return _shared_step(me, task, now) if Duty.KEEP in duty else None
@@ -56,6 +58,7 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
     if round_.phase is Phase.TRAIN and is_trainer and update is None and trains(task, account):
         return Step("commit update", commit_update)
 
+    # Only what was committed: a reveal without a commitment is refused.
     if round_.phase is Phase.REVEAL and is_trainer and update is not None and update.revealed is None:
         return Step("reveal update", reveal_update)
 
@@ -71,6 +74,7 @@ def _own_step(task: Task, account: Account, duty: Duty, alter: Alter | None) -> 
         ):
             return Step("vote", vote)
 
+    # The proposer changes with each attempt, so a backup finds its turn here too.
     if Duty.MINE in duty and round_.phase is Phase.PROPOSE and round_.proposer == id_:
         return Step("propose", lambda me: propose(me, alter))
     return None
@@ -92,6 +96,8 @@ def _shared_step(me: Participant, task: Task, now: int) -> Step | None:
 
     if not is_over(task, now):
         return None
+
+    # Leaving Tally needs the revealed vectors as arguments: the contract keeps their hashes only.
     if round_.phase is Phase.TALLY:
         return Step("tally", tally, is_shared=True)
     return Step(

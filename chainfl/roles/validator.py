@@ -99,6 +99,7 @@ def vote(me: Participant) -> None:
     if proposal is None:
         raise ProtocolError(f"round {task.round.number}: nothing is proposed")
 
+    # No trust in the miner: the sum is made again from the same bytes and shares.
     attests = _redoes(me, task)
     me.ledger.vote(
         task.round.number,
@@ -170,6 +171,8 @@ def judge(me: Participant, task: Task) -> Scores:
     if kind is ScoreKind.LOSS:
         head_score, *entries = _losses(me, task, models, [head, *updates])
         return Scores(head_score, tuple(entries))
+
+    # Distances and vouches have no loss in them; the head's loss is still needed to end a task at its target.
     head_score = _losses(me, task, models, [head])[0]
     if own is None:
         return Scores(head_score, tuple(int(models.read(each) is not None) for each in updates))
@@ -243,6 +246,8 @@ def _reason(failure: StoreError | VerificationError) -> str:
 
 def _losses(me: Participant, task: Task, models: _Models, wanted: Sequence[_Named]) -> list[int]:
     """The scores of models by this validator's own data, a few at a time so that memory stays bounded."""
+
+    # What cannot be read keeps this entry, which counts as the largest loss.
     scores = [UNAVAILABLE] * len(wanted)
     for batch in _batches(models, wanted):
         judged = _scored(me, task, [model_D for _, model_D in batch])

@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 def commit_update(me: Participant) -> None:
     """Train from the head, write the update down, and commit to it."""
     task = me.ledger.task()
+
+    # A restart between journal and ledger finds the update here: training again could give other bytes, and a second
+    # commitment is refused.
     sealed = me.journal.update(task.round.number)
     if sealed is None:
         sealed = seal_update(me, task)
@@ -65,10 +68,14 @@ def seal_update(me: Participant, task: Task) -> SealedUpdate:
 
     started = time.monotonic()
     update_D = encode(me.trainer.train(floats(head_D, task), number), scale)
+
+    # The next round's fetching leaves this much time to train.
     me.pace.train = time.monotonic() - started
 
     named = name_model(update_D, scale, me.trainer.layout)
     samples = min(me.trainer.samples, task.config.max_samples)
+
+    # The sender enters the digest, so a copied commitment cannot be opened by its copier.
     salt = me.journal.salt(number, Phase.TRAIN)
     payload = worker_payload(named.node.root, named.cid.digest, samples)
     digest = seal(task, Phase.TRAIN, me.ledger.key, payload, salt)
@@ -79,6 +86,8 @@ def reveal_update(me: Participant) -> None:
     """Publish the update's bytes, now that nobody can commit to a copy of them, and open the commitment."""
     task = me.ledger.task()
     sealed = me.journal.update(task.round.number)
+
+    # Nothing can open a commitment whose salt is lost; the slash for it follows from the rules.
     if sealed is None:
         raise ProtocolError(f"round {task.round.number}: the journal holds no update to reveal")
     named = name_model(sealed.update, task.config.scale, me.trainer.layout, sealed.root)

@@ -32,6 +32,8 @@ def find_admission(
     root = task.config.admission_root
     if root == NO_LIST or account in task.accounts:
         return None
+
+    # The published list is checked against the root on chain, so it can come from any store.
     if file is None and manifest.admission is not None:
         return admission_of(get_admission_list(store, manifest.admission, root), account)
     return show_admission(root, account, file)
@@ -54,6 +56,8 @@ def enrolment_call(w3: Web3, task: Address, account: Address, file: Path | None)
     """The call that enrols an account, with its proof where it is new in a task that has a list of who may join."""
     calls = functions("TrainingTask")
     (known,) = read_call(w3, "TrainingTask", task, "account", hex_of(account))
+
+    # An account that has enrolled before was checked then, and enrols again without a proof.
     root = NO_LIST if known[0] else read_config(w3, task).admission_root
     shown = show_admission(root, account, file)
     if shown is None:

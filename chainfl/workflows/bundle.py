@@ -97,6 +97,8 @@ def export_bundle(
     proofs = [
         endpoint.prove_account(w3, at, code_of(at), place.number) for at in contracts.addresses.values()
     ]
+
+    # The first header of the bundle: no event of the task can lie before it.
     created = endpoint.creation_block(w3, contracts.factory, task, from_block, place.number)
     subject = Subject(
         chain_id, task, contracts.factory, contracts.made.registry, created, place.number, place.hash, number
@@ -113,9 +115,14 @@ def export_bundle(
                 subject, chain, contracts, writer.keep("receipts", endpoint.receipts(w3, wanted))
             )
         on_progress(f"{len(wanted)} blocks with receipts, {len(proven.rounds)} rounds")
+
+        # The history is always whole, because each round starts from the one before; only the blobs are of the chosen
+        # rounds.
         chosen = _chosen(proven.rounds, number)
         collector = _Collector(store, writer)
         _walk(contracts, chosen, collector, on_progress)
+
+        # The file gets its name only after it was read back and proven as an auditor would.
         size = writer.finish(subject, lambda draft: _recheck(draft, place.hash))
     headers = place.number - created + 1
     numbers = tuple(played.number for played in chosen)
@@ -143,6 +150,8 @@ def verify_bundle(
             raise BundleError(f"the bundle is about task {hex_of(subject.task)}, not {hex_of(task)}")
         if number is not None and subject.round not in (None, number):
             raise InputError(f"the bundle holds round {subject.round} only, not round {number}")
+
+        # Evidence first: blobs are judged by a history that follows from the trusted hash.
         proven = prove_task(bundle, block_hash)
         check_blobs(bundle, proven)
         store = bundle.store()
@@ -161,13 +170,19 @@ def prove_task(bundle: Bundle, block_hash: Digest) -> ProvenTask:
     subject = bundle.subject
     if subject.hash != block_hash:
         raise BundleError(f"the bundle rests on block {hex_of(subject.hash)}, not on {hex_of(block_hash)}")
+
+    # 1. Headers, each the parent of the next, up to the trusted hash.
     chain = _follow(subject, bundle.items("headers", evidence.MAX_HEADER_BYTES))
+
+    # 2. Code of the contracts, proven against that block's state root.
     codes = evidence.read_accounts(bundle.items("accounts", evidence.MAX_ACCOUNT_BYTES), chain.state_root)
     try:
         contracts = contracts_of(subject.task, lambda at: codes.get(at, b""))
     except VerificationError as error:
         raise BundleError(f"contracts: {error}") from error
     _expect_contracts(subject, contracts, set(codes))
+
+    # 3. All receipts of the blocks that may hold events, and the events in them.
     return _history(subject, chain, contracts, bundle.items("receipts", evidence.MAX_RECEIPTS_BYTES))
 
 
@@ -185,6 +200,7 @@ def check_blobs(bundle: Bundle, proven: ProvenTask) -> None:
 
     _walk(proven.contracts, chosen, needed)
 
+    # Both ways: an extra blob could carry anything, and a silent gap would pass for "data unavailable".
     held = {block.cid for block in bundle.blocks["blobs"]}
     for cids, why in (
         ((held | bundle.missing) - needed.cids, "no round needs it"),
@@ -272,6 +288,8 @@ class _Collector:
         except (BlobNotFoundError, BlobTooLargeError):
             data = None
             self.missing[cid] = None
+
+        # Listed as missing in its place, so that an auditor can tell a gap from a file that was cut.
         self._writer.add_blob(cid, data)
         return data
 
@@ -306,6 +324,8 @@ def _expect_contracts(subject: Subject, contracts: Contracts, proven: set[Addres
     for name, (found, expected) in told.items():
         if found != expected:
             raise BundleError(f"root: {name} is {hex_of(found)}, the contracts say {hex_of(expected)}")
+
+    # Accounts that nothing needs would be a place to hide bytes in.
     unneeded = proven - set(contracts.addresses.values())
     if unneeded:
         raise BundleError(f"account {hex_of(min(unneeded))}: it has no part in the task")

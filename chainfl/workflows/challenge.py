@@ -120,6 +120,8 @@ def plan_challenge(
         ProtocolError: the contract would refuse it, for instance because it comes too late.
         LedgerError: the chain cannot be asked.
     """
+
+    # Only the note's gas is estimated, so any salt does.
     note = finder_note(task.chain_id, task.address, lie.round, lie.attempt, lie.position, sender, _NO_SALT)
     noting = functions("TrainingTask")["noteFinding"].call_data(note)
     proving = functions("TrainingTask")["prove"].call_data(
@@ -130,6 +132,7 @@ def plan_challenge(
     with outside("reading fees"):
         price = w3.eth.gas_price
 
+    # The registry has the stakes; what it would take is worked out here by the same rules, without a transaction.
     (registry,) = read_call(w3, "TrainingTask", task.address, "registry")
     slashes = [_slash(w3, as_address(registry), task, id_, sender) for id_ in _guilty(task)]
     told = [slashed for _, slashed in slashes]
@@ -162,6 +165,8 @@ def _slash(w3: Web3, registry: Address, task: Task, id_: Id, finder: Address) ->
     parts = (finder, config.finder_part, config.burn_part)
     stake.slash(ledger, task.address, account, Slash.LIE, config.lie_slash, *parts)
     told = next((event for event in ledger.events if isinstance(event, Slashed)), None)
+
+    # Nothing was left to take: the registry emits no event then.
     if told is None:
         told = Slashed(task.address, account, Slash.LIE, 0, 0, finder, 0, 0, 0)
     whole = held.bonded + held.unbonding

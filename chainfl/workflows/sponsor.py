@@ -35,6 +35,8 @@ def config_of(
     decided = {name: getattr(terms, name) for name in DECIDED} | {
         "internals_train": bool(terms.internals_train)
     }
+
+    # Fees come out of the escrow: a fixed default could eat a small task's budget.
     if terms.caller_fee is None:
         decided["caller_fee"] = terms.escrow // max(1, terms.rounds) // FEES_OF_A_BUDGET
 
@@ -59,10 +61,14 @@ def prepare_task(store: BlobStore, terms: Terms) -> TaskConfig:
         manifest = replace(manifest, admission=put_admission_list(store, entries))
     first_D = encode(learner.initial(), terms.scale)
     named = name_model(first_D, terms.scale, manifest.layout)
+
+    # Stored and pinned before the task exists: participants check the first model's bytes before they enrol.
     model = put_model(store, named)
     record = put_record(store, manifest)
     store.pin(model)
     store.pin(record)
+
+    # The list decides these terms, so they are set once it is known.
     terms = with_internals(terms, entries)
     _expect_internals(terms, entries)
     config = config_of(terms, manifest, record.digest, named.node.root, model.digest)
@@ -182,6 +188,8 @@ def check_terms(config: TaskConfig, escrow: int, phase_floor: int) -> None:
     Raises:
         InputError: says which option is out of bounds, and what would be within them.
     """
+
+    # The contract's own bounds, in Python: a refusal costs no gas here.
     try:
         check_config(config, escrow, Floors(phase_floor))
     except BadConfigError as error:
@@ -201,6 +209,7 @@ def _in_a_sponsors_words(name: str, config: TaskConfig, escrow: int, phase_floor
     budget = escrow // max(1, config.rounds)
     least = -(-2 * budget * WAD // config.lie_slash) if config.lie_slash else 0
 
+    # Bounds of one term alone come from the table of terms; the others are spelled out.
     words = {
         term.contract_name: f"{term.option} {getattr(config, term.name)}: give {term.bound}"
         if term.unit is Unit.COUNT
