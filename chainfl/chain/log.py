@@ -155,6 +155,7 @@ class LogReader:
             try:
                 found += self._ask(first, last, chunk)
             except LedgerError as error:
+                # Where fewer blocks are needed, the caller asks for a shorter span; fewer contracts are asked for right here.
                 self._shrink(first, last, chunk, error)
                 if self.last_of(first, last) < last:
                     return None
@@ -175,6 +176,7 @@ class LogReader:
                 f"{what}: {name_of(self._w3)} answers with no list of logs"
             ) from BadAnswerError()
 
+        # A filter is a request, not a guarantee: another contract's event could pass for one of ours.
         asked = frozenset(emitters)
         who = f"{what}: {name_of(self._w3)}"
         found = [_read_log(each, who) for each in answer]
@@ -252,6 +254,8 @@ def _read_log(log: Any, who: str) -> Log:
         raise LedgerError(
             f"{who} answered with a log without a place ({one_line(error)}): use another endpoint"
         ) from None
+
+    # Endpoints mark logs of dropped blocks; taken for events they would put two histories into one.
     if is_removed:
         raise LedgerError(
             f"{who} answered with a log that the chain lost: it was reorganised while it was read"

@@ -151,6 +151,7 @@ class TaskReader:
         """Fold a span's events, all of them or none."""
         fresh = events_of(span.logs, name_of(self._w3))
         if fresh:
+            # On a draft: an impossible event in the middle of a span must not leave half of it applied.
             task = self.task.draft()
             for logged in fresh:
                 fold(task, logged.event, logged.block_number)
@@ -192,6 +193,8 @@ class TaskReader:
         block = read_block(self._w3, entered.block_number)
         if block is None or block.hash != entered.block_hash:
             return  # reorganised meanwhile: the next look finds out
+
+        # Events do not carry the time of their block, so the rules cannot redo a deadline: the block's header has it.
         told = entered.event.deadline
         due = block.time + phase_seconds(self.created.config, entered.event.phase)
         if told != due:
@@ -231,6 +234,8 @@ class TaskReader:
         (registry,) = read_call(self._w3, "TrainingTask", self._address, "registry")
         (factory,) = read_call(self._w3, "StakeRegistry", as_address(registry), "factory")
         wanted = (task_id, self._address)
+
+        # The factory's address comes from the task's own registry, so an event of another factory does not count.
         for logged in self._emitted_by(as_address(factory)):
             event = logged.event
             if isinstance(event, TaskCreated) and (event.task_id, event.task) == wanted:

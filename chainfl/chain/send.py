@@ -284,6 +284,8 @@ class Sender:
                 failed.append(error)
         if not told:
             raise failed[0]
+
+        # The lower of the middle two: a nonce too low is refused at once, one too high would wait for ever.
         return median_low(told)
 
     def _ask(self, question: Callable[[Web3], T]) -> T:
@@ -347,6 +349,8 @@ class Sender:
         working = self._working()
         if len(working) == 1:
             return _hand_to(working[0], raw)
+
+        # All at once: an endpoint that hangs or withholds the transaction must not delay the others.
         pool = ThreadPoolExecutor(len(working), thread_name_prefix="sending")
         try:
             handed = [pool.submit(_hand_to, w3, raw) for w3 in working]
@@ -363,6 +367,7 @@ class Sender:
         pause = _FIRST_PAUSE
         until = min(started + settings.replace_after * tries, started + settings.give_up_after)
         while True:
+            # Any of the versions may be mined, mostly the newest, which offers most.
             for hash_ in reversed(hashes):
                 receipt = self._receipt(hash_)
                 if receipt is not None and self._is_deep_enough(receipt):

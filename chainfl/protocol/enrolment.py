@@ -146,6 +146,8 @@ def _note_absent(task: Task, call: Call, stakes: Stakes, id_: Id) -> None:
     number = task.round.number
     task.accounts[account.address] = replace(account, missed=missed, absent_in=number)
     task.events.append(events.Absent(number, id_, missed))
+
+    # Out of the draw and no slash: not to commit costs others their time, and may be nobody's fault.
     if missed == MOST_MISSED:
         out = replace(account, is_enrolled=False, missed=0, absent_in=number)
         task.accounts[account.address] = out
@@ -216,6 +218,8 @@ def set_weight(task: Task, address: Address, stakes: Stakes) -> bool:
         return False
 
     active_from = account.active_from
+
+    # New among those who can be drawn: in this round's draw if it is still to come, else in the next one.
     if account.weight == 0:
         is_waiting = task.round.phase is Phase.DRAW
         active_from = task.round.number if is_waiting else task.round.number + 1

@@ -45,6 +45,7 @@ def accept(task: Task, key: Address, owner: Address, named: Address) -> bool:
     if task.operator_of.get(owner) == key:
         return False
 
+    # Not before the next draw: commitments of the running round name the key that made them.
     from_round = next_draw(task)
     set_operator(task, owner, key, from_round)
     task.events.append(events.OperatorSet(owner, key, from_round))

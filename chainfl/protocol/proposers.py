@@ -65,6 +65,8 @@ def remember(task: Task, outcome: Outcome) -> None:
         return
 
     voids = (*task.voids, round_.number)
+
+    # One head back is kept, for a majority that cannot get the bytes of the new one (docs/adr/0016).
     task.older_head = OlderHead(task.head_root, task.head_block, task.head_votes, voids)
     task.head_root = round_.posted.model_root
     task.head_block = round_.posted.block

@@ -78,6 +78,8 @@ def draw_seeded(task: Task, call: Call, seed: Digest) -> None:
     round_.drawn = roles
     round_.seed = seed
     round_.expected = expected_updates(task, roles)
+
+    # An election counts for one draw.
     task.elected = None
 
     workers = roles.workers or ()

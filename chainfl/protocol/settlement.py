@@ -17,6 +17,8 @@ def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     tallied = round_.tally
     if tallied is None:
         return 0, 0, 0
+
+    # The budget is a part of what was funded, not of what is left: every round pays the same.
     budget = rewards.round_budget(task.funded, config)
     task.pays[round_.number] = pay = worker_pay(task, tallied, outcome)
     workers = sum(budget.workers * part // pay.whole for part in pay.workers.values())
@@ -25,9 +27,13 @@ def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
     for id_, amount in _committee_pay(task, tallied, budget.committee).items():
         _credit(task, task.by_id(id_).address, amount)
         committee += amount
+
+    # A Void round pays for work that was done, never for a model that was not made.
     miner = budget.miner if outcome is Outcome.FINAL else 0
     if miner:
         _credit(task, task.by_id(round_.proposer).address, miner)
+
+    # Workers are paid when they claim: from here on their part is owed and the sponsor cannot take it back.
     task.escrow -= workers
     task.owed += workers
     return workers, committee, miner
@@ -83,6 +89,8 @@ def claim(task: Task, call: Call, rounds: Sequence[int]) -> int:
             raise errors.RoundNotSettledError(number)
         pay = task.pays[number]
         part = pay.workers.get(account.id, 0) if account else 0
+
+        # A round without a part is no error, so that one call can name any settled rounds.
         if account is None or not part:
             continue
         if (number, account.id) in task.claimed:

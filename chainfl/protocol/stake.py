@@ -102,6 +102,7 @@ def deallocate(
     if stake.bonded < amount:
         raise errors.NotEnoughBondedError(task, account, stake.bonded, amount)
 
+    # A request is a part of the pool of all stake on its way out, so that a slash reaches every request alike.
     shares = amount if stake.shares == 0 else amount * stake.shares // stake.unbonding
     number = stake.requests
     release_at = now + unbonding_seconds
@@ -126,6 +127,8 @@ def release(registry: Registry, account: Address, task: Address, number: int, no
     stake = registry.allocation(task, account)
     amount = _worth(stake, request)
     del registry.requests[task, account, number]
+
+    # A request of a pool that was closed is worth nothing, and takes nothing from the pool after it.
     if request.generation == stake.generation:
         registry.allocations[task, account] = replace(
             stake, unbonding=stake.unbonding - amount, shares=stake.shares - request.shares
@@ -169,6 +172,8 @@ def slash(
     amount = whole * share // WAD
     if amount == 0:
         return 0, 0
+
+    # Bonded and unbonding lose the same part: stake cannot be saved by taking it out first.
     from_unbonding = stake.unbonding * amount // whole
     to_finder = 0 if finder == NO_ADDRESS else amount * finder_part // WAD
     to_escrow = amount * (WAD - finder_part - burn_part) // WAD
@@ -176,6 +181,8 @@ def slash(
 
     bonded = stake.bonded - (amount - from_unbonding)
     unbonding = stake.unbonding - from_unbonding
+
+    # A pool that is worth next to nothing would let a later request buy shares without bound: it is closed.
     closed = unbonding << _WORTHLESS_BITS < stake.shares
     left = replace(stake, bonded=bonded, unbonding=unbonding)
     if closed:

@@ -127,6 +127,7 @@ def losses_of(task: Task) -> dict[Id, float]:
     shown = {id_: revealed_by(task.round, id_) for id_ in task.round.committee}
     scores = {id_: decoded_scores(task, vector) for id_, vector in shown.items() if vector is not None}
 
+    # Entry 0 is the head's; the updates follow in index order.
     found = {
         worker: [entries[1 + place] for judge, entries in scores.items() if judge != worker]
         for place, worker in enumerate(task.round.order)

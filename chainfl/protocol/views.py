@@ -135,6 +135,8 @@ def update_parts(task: Task, outcome: Outcome) -> dict[Id, float]:
     if round_.tally is None or outcome is not Outcome.FINAL or round_.proposal is None:
         return {}
     shares = round_.proposal.shares or round_.tally.shares
+
+    # On ranks the owner of a share differs from parameter to parameter, so all included updates count alike here.
     if task.config.rule.is_on_ranks:
         counted = [id_ for id_, counts in zip(round_.order, round_.tally.included, strict=True) if counts]
         return dict.fromkeys(counted, (TOTAL - shares[0]) / TOTAL / len(counted))
