@@ -52,6 +52,8 @@ def name_model(u_D: Vector, s: int, layout: Layout, root: bytes | None = None) -
     data = vector.to_bytes(u_D)
     if root is None:
         root = merkle.root_from_bytes(data, layout.d)
+
+    # Chunks are named by the hash of their bytes, so equal parts of two models are stored once.
     chunks = tuple(Cid.of(chunk, Codec.RAW) for chunk in _chunks(data))
     node = ModelNode(s, layout.d, root, layout, chunks)
     return NamedModel(node.cid, node, data)

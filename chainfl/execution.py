@@ -60,6 +60,8 @@ def side_by_side(jobs: Sequence[Callable[[], Cid]], until: float) -> list[Kept]:
     pool = ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="bytes")
     try:
         under_way = [pool.submit(job) for job in jobs]
+
+        # A little grace for jobs that have their answer and are handing it over.
         left = until - time.monotonic()
         wait(under_way, None if left == math.inf else max(0.0, left) + _GRACE_SECONDS)
         return [_outcome(each) for each in under_way]

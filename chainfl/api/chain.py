@@ -119,6 +119,7 @@ class ChainSource:
         if not again:
             return
 
+        # Only up to where the others have been read: the next refresh reads on for all of them together.
         first = min(self._tasks[address].created_block for address in again)
         logs = self._reader.read(first, self._next - 1, [self._registry, *again])
         empty = {address: replace(self._tasks[address], events=()) for address in again}
@@ -194,6 +195,8 @@ class ChainSource:
             task = log.event.task
             if task in known or (self._only and task not in self._only):
                 continue
+
+            # Tasks that the operator named are always followed; the limit is for those that anybody can create.
             if self._only or len(found) < room:
                 found.append(log)
             else:
@@ -234,6 +237,8 @@ class ChainSource:
         fresh = dict[Address, list[PlacedEvent]]()
         broken = dict[Address, str]()
 
+        # By transaction, because its receipt lists every log that it emitted: one that is left out is found by
+        # counting.
         for transaction, group in groupby(logs, key=lambda log: log.transaction):
             together = [log for log in group if log.emitter in asked]
             concerned = {task for log in together if (task := self._task_of(log, known)) is not None}
@@ -291,6 +296,7 @@ class ChainSource:
             yield from ((task, str(error)) for task in concerned)
             return
 
+        # Only contracts that were asked for: a transaction may emit events of others too.
         logged = {(emitter, index) for emitter, index in receipt.logged if emitter in asked}
         told = [(log.emitter, log.log_index) for log in logs]
         if sorted(logged) != sorted(told):
@@ -346,6 +352,8 @@ class ChainSource:
 
         self._times = {}
         self._receipts = {}
+
+        # Everything that a dropped block brought goes with it, tasks that were created in it included.
         self._next = min(self._next, stands + 1)
         self._tasks = {
             task: replace(log, events=tuple(e for e in log.events if e.block_number <= stands))

@@ -390,6 +390,7 @@ def _name_differences(key: Key, right: Row | None, kept: Row | None) -> Iterator
         if getattr(right, column) != getattr(kept, column):
             yield Difference(f"{what}: {column}", str(getattr(right, column)), str(getattr(kept, column)))
 
+    # Documents are compared as data, so that the path of the value is named and not only the row.
     if right.document == kept.document:
         return
     try:

@@ -24,6 +24,7 @@ def health_of(follower: Follower, index: Index, stale_seconds: float) -> schemas
         tasks = 0
         trouble = str(error)
 
+    # An index that cannot be read is reported, not raised: monitors need an answer most when something is broken.
     behind = seconds_behind(standing, trouble, now)
     detail = _detail(follower, standing, trouble, now, stale_seconds)
     return schemas.Health(

@@ -160,6 +160,7 @@ class TaskLine:
         if not isinstance(event, events.RoundEnded):
             return
 
+        # Named by its place in the log: that is what has to be read again.
         round_ = self.now.round
         if event.round != round_.number:
             raise VerificationError(
@@ -261,6 +262,9 @@ def round_rows(block: schemas.Block) -> Iterator[Row]:
     """The rows that a round gives."""
     number = block.round
     first = number * ROWS_PER_ROUND
+
+    # The whole round under its number; what lists show of it has rows of its own, so that a page needs no round in
+    # full.
     yield Row("block", number, block.model_dump_json(), number, None, block.outcome)
     yield Row("round", number, summary_of(block).model_dump_json(), number, None, block.outcome)
     for at, reward in enumerate(block.rewards, first):

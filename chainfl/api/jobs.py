@@ -181,6 +181,8 @@ class Auditor:
         """
         played, print_ = self._round(task, number)
         check_size(played.before.config, self._limits, 1)
+
+        # The fingerprint is in the key: after a reorg the same leaf is worked out again.
         key = ("proof", task, number, print_, leaf, attempt)
         return self.pool.do(key, lambda: evidence_of(played, self._store, leaf, attempt), client)
 
@@ -215,6 +217,8 @@ class Auditor:
         if played.outcome is not Outcome.FINAL:
             raise NotIndexedError(f"round {number} of task {task} made no model: only a final round does")
         check_size(played.before.config, self._limits, 1)
+
+        # The statement names the block that settled the round.
         last = played.events[-1]
         settled_in = last.block_hash if isinstance(last, ChainEvent) else None
         name = model_name(number)
@@ -287,6 +291,7 @@ class Auditor:
         if played.outcome is not Outcome.OPEN or standing.round.phase is not Phase.CHALLENGE:
             return None
 
+        # Bytes that cannot be had make no challenge; the audit's findings say so already.
         try:
             lie = find_lie(self._store, standing)
         except (StoreError, VerificationError):

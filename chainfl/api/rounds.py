@@ -201,6 +201,8 @@ def _share_table(task: Task, tallied: events.Tallied | None) -> schemas.ShareTab
     shares = _shares(task, tallied)
     if not shares:
         return schemas.ShareTable(decided_by="nobody", shares=[])
+
+    # A share on a rank belongs to another worker at each parameter, so no worker is named.
     on_ranks = task.config.rule.is_on_ranks
 
     def row(index: int, share: int) -> schemas.Share:

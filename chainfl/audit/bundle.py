@@ -326,6 +326,7 @@ def _read_bundle(file: BinaryIO) -> Bundle:
     if extra is not None:
         raise BundleError(f"{extra[0].cid}: the file goes on with it after the last block that is listed")
 
+    # A blob is either here or missing: both at once would let a reader choose.
     missing = frozenset(listed["missing"])
     both = missing.intersection(listed["blobs"])
     if both:
@@ -342,6 +343,8 @@ def _read_pages(found: "_Found", name: str, pages: Sequence[Cid]) -> list[Cid]:
         cids += _decode(Page, data, what).items
         if place + 1 < len(pages) and len(cids) != PAGE_ITEMS * (place + 1):
             raise BundleError(f"{what}: it is not full, yet not the last")
+
+    # One encoding for one bundle: a page that is not full, or a name listed twice, would give a second.
     repeated = len(cids) - len(set(cids))
     if repeated:
         raise BundleError(f"{name}: {repeated} of the blocks are listed twice")

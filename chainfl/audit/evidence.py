@@ -136,6 +136,8 @@ def read_accounts(encoded: Iterable[bytes], state_root: Digest) -> dict[Address,
             account = Address(rlp.as_bytes(address))
         with _naming(f"account {hex_of(account)}"):
             nodes = [rlp.as_bytes(node) for node in rlp.as_list(proof)]
+
+            # The fourth field of an account is the hash of its code.
             state = rlp.decode_list(trie.look_up(state_root, keccak256(account), nodes))
             if keccak256(rlp.as_bytes(code)) != state[3]:
                 raise BundleError("its code does not hash to the code hash in the chain's state")
@@ -174,6 +176,8 @@ def read_history(
     log = list[LoggedEvent]()
     receipts = iter(encoded)
 
+    # A bloom has false positives and no false negatives: a block without our events may be listed, none with them can
+    # be missing.
     for header in chain.with_events:
         data = next(receipts, None)
         if data is None:

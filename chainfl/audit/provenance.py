@@ -156,6 +156,7 @@ def _open(value: dict[str, Any], signer_of: Callable[[bytes, bytes], Address]) -
     except (KeyError, TypeError, ValueError, binascii.Error):
         raise ModelFileError("statement: not a DSSE envelope with one signature") from None
 
+    # The key's name in the envelope is a claim; the account follows from the signature.
     account = signer_of(_preauthenticated(payload), signature)
     if hex_of(account) != keyid.lower():
         raise ModelFileError(

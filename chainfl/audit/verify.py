@@ -190,6 +190,8 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) ->
     """4 to 7. Inclusion, scores (distances from the bytes), shares and election are what the revealed scores give."""
     told = next(e.event for e in played.events if isinstance(e.event, events.Tallied))
     tallied = tally_of(standing)
+
+    # Nothing of the contract's answer goes into ours: the revealed scores alone do.
     count = len(standing.round.order)
     yield _compare(4, tallied.included, as_flags(told.included, count))
     yield (
@@ -254,6 +256,8 @@ def _block_record(standing: Task, store: BlobStore, get: Fetch) -> Finding:
         block = get_record(store, Cid.dag_cbor(proposal.block), BlockNode)
         miner = standing.by_id(proposal.proposer).address
         expected = block_record(store, standing, miner, block.model, shares)
+
+        # The record is rebuilt from the ledger and compared as a whole, so no field can be left unchecked.
         if block != expected:
             return _compare(9, _differences(expected, block), _differences(block, expected))
         get(store, standing, block.model, proposal.model_root)

@@ -155,7 +155,7 @@ class LogReader:
             try:
                 found += self._ask(first, last, chunk)
             except LedgerError as error:
-                # Where fewer blocks are needed, the caller asks for a shorter span; fewer contracts are asked for right here.
+                # Fewer contracts are asked for in the next turn; fewer blocks, by the caller.
                 self._shrink(first, last, chunk, error)
                 if self.last_of(first, last) < last:
                     return None

@@ -143,6 +143,8 @@ def verify(root: bytes, depth: int, index: int, leaf: bytes, siblings: Sequence[
         or any(len(each) != DIGEST_BYTES for each in siblings)
     ):
         raise ProofError(f"leaf {index}: a proof is {LEAF_BYTES} bytes and {depth} digests of {DIGEST_BYTES}")
+
+    # Lengths were checked first, so that no other split of the same bytes hashes to the same root.
     found = fold(index, leaf, siblings)
     if found != root:
         raise ProofError(f"leaf {index} leads to root {found.hex()}, not to {root.hex()}")
@@ -206,6 +208,7 @@ def _climb(levels: Levels, hash_leaves: Callable[[int, int], None], threads: int
             start, stop = start // 2, -(-stop // 2)
             _hash_nodes(levels, level, start, stop)
 
+    # Above the subtrees there are too few nodes to share out.
     in_parallel(hash_subtrees, len(levels[0]), _GRAIN, threads)
     for level in range(_GRAIN.bit_length(), len(levels)):
         _hash_nodes(levels, level, 0, len(levels[level]))
@@ -222,6 +225,8 @@ def _leaf_hasher(u: Vector, digests: NDArray[np.uint32]) -> Callable[[int, int],
         kernels.hash_messages(
             words, LEAF_PARAMETERS, _LEAF_PREFIX, is_foreign, start, min(stop, whole), digests
         )
+
+        # The last leaf may be short: it is padded by the one definition of `leaf_bytes`.
         if stop > whole:
             digests[whole] = _to_words(hash_leaf(leaf_bytes(u, whole)))
 

@@ -62,6 +62,8 @@ class Entry:
         for field in value:
             if field not in cls.SHAPE:
                 raise RecordError(f"{path}/{field:.80}: unknown field; known are {', '.join(cls.SHAPE)}")
+
+        # Unknown fields are refused above: a record has one encoding, and one reading.
         for field in cls.SHAPE:
             if field not in value and field not in cls.OPTIONAL:
                 raise RecordError(f"{path}/{field}: missing")

@@ -96,6 +96,8 @@ class App:
                 f"{self.source.main}: data() returns a {type(found).__name__}; return two things: what it trains "
                 "on, and what it holds out to score with"
             )
+
+        # Refused here, before a round depends on it: an empty part trains on nothing and scores nothing.
         for what, samples in zip(("to train on", "held out"), found, strict=True):
             if count(samples) == 0:
                 raise AppError(f"{self.source.main}: data() gives no samples {what}")
@@ -132,6 +134,8 @@ class App:
             with guarded(self.source, "train()"), seeded(job.seed, place, job.threads or 1):
                 told = self.functions["train"](network, job.samples, context)
             self.told = numbers(self.source, "train()", told)
+
+            # The layout is part of the task: an update of another form could not be combined.
             if self._layout_of(network) != layout:
                 raise AppError(
                     f"{self.source.main}: train() changed the names or shapes of the model's tensors"
@@ -149,6 +153,8 @@ class App:
         with self._borrowed(place) as network:
             for flat_D in flats_KD:
                 load(self.tensors(network), flat_D)
+
+                # Set for each model: the user's code may have left the network in another mode.
                 network.eval()
                 context = Context.seeded(place, job.seed, 0, self.config, self._say)
                 calling = guarded(self.source, "score()"), seeded(job.seed, place, job.threads or 1)

@@ -70,6 +70,7 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         del number, frame
         raise TimeUp(f"{what} has not ended after {seconds:.3g} s")
 
+    # Python delivers signals to the main thread only.
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
@@ -108,6 +109,7 @@ def seeded(seed: int, device: torch.device, threads: int) -> Iterator[None]:
     warns_before = torch.is_deterministic_algorithms_warn_only_enabled()
     filling_before = _DETERMINISTIC.fill_uninitialized_memory
 
+    # User code draws from any of these, mostly without knowing which: all start from the same seed.
     random.seed(seed)
     np.random.seed(seed & 0xFFFF_FFFF)
     torch.manual_seed(seed)

@@ -43,6 +43,8 @@ def pick_device(name: str = "auto") -> torch.device:
         name = next(device for device in ("cuda", "mps", "cpu") if available[device])
     if not available[name]:
         raise InputError(f"device {name} is not available on this machine; use auto or cpu")
+
+    # The benchmark picks kernels by their speed in the moment, so results would differ from run to run.
     if name == "cuda":
         torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
     return torch.device(name)
@@ -116,6 +118,8 @@ def check_fits(name: str, samples: Samples) -> ModelSpec:
         raise InputError(f"model {name} takes uint8 or float32 samples, these are {samples.x.dtype}")
     if not len(samples):
         raise InputError(f"model {name}: no samples")
+
+    # A label beyond the model's classes would fail deep inside torch, in the middle of a round.
     if (highest := int(samples.y[samples.rows].max())) >= spec.classes:
         raise InputError(f"model {name} has classes 0…{spec.classes - 1}, a label is {highest}")
     return spec

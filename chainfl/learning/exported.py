@@ -135,6 +135,8 @@ def _example(app: App, where: str | None) -> torch.Tensor:
     batch: Any = first(held_out, _EXAMPLES)
     if not isinstance(batch, tuple | torch.Tensor | np.ndarray):
         batch = next(iter(batch if isinstance(batch, DataLoader) else DataLoader(batch, _EXAMPLES)))
+
+    # Pairs begin with the inputs; labels are not traced.
     if isinstance(batch, tuple | list):
         batch = batch[0]
     found = torch.as_tensor(batch) if isinstance(batch, np.ndarray) else batch

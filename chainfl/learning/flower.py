@@ -94,6 +94,8 @@ class _Adapted:
         except RuntimeError as error:
             text = " ".join(str(error).split())
             raise AppError(f"{self.source.main}: the reply to train has other arrays: {text:.300}") from None
+
+        # The count that Flower calls num-examples is the one that a worker declares on chain.
         told = _metrics(reply)
         samples.examples = int(told.pop(EXAMPLES, 0)) or None
         return told

@@ -207,6 +207,7 @@ def build(name: str, seed: int = 0) -> nn.Module:
     _check_deterministic(name, model)
     rng = np.random.Generator(np.random.Philox(seed))
 
+    # By name, not by the order of construction: a builder that is rewritten gives the same first model.
     with torch.no_grad():
         for _, module in sorted(model.named_modules()):
             bound = _bound(module)
@@ -273,6 +274,8 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {length}")
     source = torch.from_numpy(_writeable(flat_D))
     offset = 0
+
+    # Copied in the layout's order, in which roots are made.
     with torch.no_grad():
         for tensor in tensors:
             tensor.copy_(source[offset : offset + tensor.numel()].view(tensor.shape))

@@ -21,6 +21,8 @@ def in_order(work: Callable[[In], Out], items: Iterable[In], width: int) -> Iter
             under_way.append(pool.submit(work, item))
             if len(under_way) >= width:
                 yield under_way.popleft().result()
+
+        # Answers come in the order of the items, whichever is ready first.
         while under_way:
             yield under_way.popleft().result()
     finally:

@@ -57,6 +57,7 @@ def read_authorization(path: Path) -> str:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"{AUTH_FILE}: {path} cannot be read: {reason}") from None
 
+    # The line may hold a secret: no message repeats it.
     kind, _, secret = line.partition(":")
     is_visible = all(" " < letter <= "~" for letter in secret)
     if kind == "bearer" and secret and is_visible:

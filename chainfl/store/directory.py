@@ -176,6 +176,8 @@ class DirectoryStore:
 
     def _write(self, path: Path, data: Octets) -> None:
         path.parent.mkdir(exist_ok=True)
+
+        # Written beside, synced, then renamed: a reader sees all bytes of a name or none, also after a power cut.
         with NamedTemporaryFile(dir=self._temporary, delete=False) as file:
             try:
                 file.write(data)

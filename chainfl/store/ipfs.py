@@ -153,6 +153,8 @@ class IpfsStore:
             raise BlobTooLargeError(f"{cid} is larger than the {max_bytes} bytes allowed") from None
         except _RefusedError as error:
             raise BlobNotFoundError(f"{cid} was not found by {self._endpoint}: {error}") from error
+
+        # The daemon is not trusted either: bytes count by their hash.
         if not cid.matches(data):
             raise WrongBytesError(
                 f"{self._endpoint} sent {len(data)} bytes for {cid} that hash to another name"
@@ -184,6 +186,7 @@ class IpfsStore:
         try:
             self._ask("pin/add", seconds=seconds, arg=str(cid), recursive=reach, timeout=limit)
         except _RefusedError as error:
+            # A recursive pin holds the blob itself too, so the wish is met.
             if not with_links and "already pinned recursively" in str(error):
                 return
             raise BlobNotFoundError(f"{cid} could not be pinned by {self._endpoint}: {error}") from error
@@ -370,6 +373,8 @@ def _refusal(response: urllib3.BaseHTTPResponse) -> Exception:
         text = str(json.loads(text)["Message"])
     line = " ".join(text.split())[:200] or response.reason or "no reason given"
     line = f"{line} (HTTP {response.status})"
+
+    # Kubo and js-ipfs have no code for a full disk, only this text.
     if "no space left" in line.lower():
         return StoreFullError(f"the IPFS daemon has no room left: {line}")
     if response.status in _GATEWAY_FAILURES:  # said by a server in front of a daemon that is away

@@ -115,6 +115,7 @@ class RecordingStore(WrappedStore):
         count = 0
 
         try:
+            # The head and what a running round still needs may be old: the list of pins does not decide alone.
             needed = names_to_keep(limited, task)
             for cid in old:
                 if cid not in needed:
