@@ -370,8 +370,9 @@ def _progress(rounds: int, done: int) -> Iterator[_Tick]:
 
 def _say(one: "RoundMetrics") -> str:
     captured = ", committee captured" if one.captured else ""
+    told = "".join(f"{name} {value:.4g}, " for name, value in one.training.items())
     return (
-        f"{one.outcome}, {_quality(one)}, honest {one.share_honest:.2f}, "
+        f"{one.outcome}, {_quality(one)}, {told}honest {one.share_honest:.2f}, "
         f"hostile {one.share_hostile:.2f}, {one.acting_hostile} of {one.committee} judges hostile{captured}"
     )
 
@@ -385,14 +386,16 @@ def _quality(one: "RoundMetrics") -> str:
 
 def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
     shown = facts if len(facts) <= 12 else [*facts[:3], *facts[-8:]]
+    training = sorted({name for one in facts for name in one.training})
     print_table(
-        ("round", "outcome", "accuracy", "loss", "honest", "hostile", "committee", "seconds"),
+        ("round", "outcome", "accuracy", "loss", *training, "honest", "hostile", "committee", "seconds"),
         [
             (
                 str(one.round),
                 one.outcome,
                 "none" if one.accuracy is None else f"{one.accuracy:.4f}",
                 "none" if one.loss is None else f"{one.loss:.4f}",
+                *(f"{one.training[name]:.4g}" if name in one.training else "none" for name in training),
                 f"{one.share_honest:.3f}",
                 f"{one.share_hostile:.3f}",
                 f"{one.hostile_in_committee}/{one.committee}{' captured' if one.captured else ''}",

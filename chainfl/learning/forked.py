@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from chainfl.learning.compute import single_thread
-from chainfl.learning.learner import Flat, Job, Learner
+from chainfl.learning.learner import Flat, Job, Learner, Told
 
 MOST_SENT: Final = 2**24
 """Bytes of an array that is sent; for a larger one that they do not have, processes are forked anew."""
@@ -85,8 +85,8 @@ class Forked:
         atexit.register(made.end)
         return made
 
-    def train(self, head_D: Flat, jobs: Sequence[Job], round_: int) -> None:
-        """Train every job from the head, in row k the k-th; this process does its part.
+    def train(self, head_D: Flat, jobs: Sequence[Job], round_: int) -> list[Told]:
+        """Train every job from the head, in row k the k-th; this process does its part. Returns what each reported.
 
         Raises:
             UnknownArrayError: a job holds a large array that the processes do not have.
@@ -97,12 +97,16 @@ class Forked:
         questions = [self._pack([(k, jobs[k]) for k in part], round_) for part in parts[1:]]
 
         undone: list[int] = []
+        told: dict[int, Told] = {}
         try:
             sent = [_send(child, each) for child, each in zip(self.children, questions, strict=True)]
-            self._train_here(jobs, parts[0], round_)
+            told |= self._train_here(jobs, parts[0], round_)
             for child, part, is_sent in zip(self.children, parts[1:], sent, strict=True):
-                if not (is_sent and _receive(child)):
+                answer = _receive(child) if is_sent else None
+                if answer is None:
                     undone += part
+                else:
+                    told |= answer
         except BaseException:
             self.end()
             raise
@@ -110,7 +114,8 @@ class Forked:
         # A child that was killed leaves its part undone: it is trained here, with the same bits.
         if undone:
             self.end()
-            self._train_here(jobs, undone, round_)
+            told |= self._train_here(jobs, undone, round_)
+        return [told[k] for k in range(len(jobs))]
 
     def end(self) -> None:
         """End the processes, whatever they do."""
@@ -123,9 +128,14 @@ class Forked:
         self.children = []
         atexit.unregister(self.end)
 
-    def _train_here(self, jobs: Mapping[int, Job] | Sequence[Job], part: Sequence[int], round_: int) -> None:
+    def _train_here(
+        self, jobs: Mapping[int, Job] | Sequence[Job], part: Sequence[int], round_: int
+    ) -> dict[int, Told]:
+        told = dict[int, Told]()
         for k in part:
             self.learner.train(self.head, jobs[k], round_, out_D=self.rows[k])
+            told[k] = dict(self.learner.told)
+        return told
 
     def _pack(self, part: list[tuple[int, Job]], round_: int) -> bytes:
         whole = io.BytesIO()
@@ -163,8 +173,8 @@ class Forked:
             except (EOFError, OSError):
                 return
             try:
-                self._train_here(dict(part), [k for k, _ in part], round_)
-                talk.send_bytes(pickle.dumps(None))
+                told = self._train_here(dict(part), [k for k, _ in part], round_)
+                talk.send_bytes(pickle.dumps(told))
             except Exception as error:
                 talk.send_bytes(_as_bytes(error))
 
@@ -187,15 +197,16 @@ def _send(child: _Child, question: bytes) -> bool:
     return True
 
 
-def _receive(child: _Child) -> bool:
-    """Whether the process did its part; raises what went wrong in it."""
+def _receive(child: _Child) -> dict[int, Told] | None:
+    """What the trainings of the process reported, None if it died; raises what went wrong in it."""
     try:
-        error = pickle.loads(child.talk.recv_bytes())
+        answer = pickle.loads(child.talk.recv_bytes())
     except (EOFError, OSError):
-        return False
-    if error is not None:
-        raise error
-    return True
+        return None
+    if isinstance(answer, Exception):
+        raise answer
+    told: dict[int, Told] = answer
+    return told
 
 
 def _as_bytes(error: Exception) -> bytes:

@@ -11,6 +11,8 @@ from chainfl.codec import records
 from chainfl.learning.score import Score
 
 Flat: TypeAlias = NDArray[np.float32]
+Told: TypeAlias = Mapping[str, float]
+"""What a training returned for the log, such as its loss."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,7 @@ class Learner(Protocol):
         ...
 
     @property
-    def told(self) -> Mapping[str, float]:
+    def told(self) -> Told:
         """What the last `train` returned for the log, such as its loss."""
         ...
 

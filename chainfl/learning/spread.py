@@ -12,7 +12,7 @@ from typing import Final
 from chainfl.learning.builtin import BuiltIn
 from chainfl.learning.compute import cores
 from chainfl.learning.forked import Forked, UnknownArrayError, can_fork, is_shared
-from chainfl.learning.learner import Flat, Job, Learner
+from chainfl.learning.learner import Flat, Job, Learner, Told
 from chainfl.learning.train import train, train_many
 
 SHORT_STEP: Final = 0.004
@@ -29,21 +29,26 @@ class Spread:
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> None:
-        """Train every job from the head and write its update to its row."""
+    ) -> Sequence[Told]:
+        """Train every job from the head and write its update to its row; returns what each reported."""
         if self.learner != learner:
             self.end()
             self.in_processes, self.learner = _suits_processes(learner, head_D, jobs, round_), learner
 
         may_fork = len(jobs) > 1 and cores() > 1 and can_fork() and is_shared(out_KD)
         if self.in_processes and may_fork:
-            self._train_in_processes(head_D, jobs, round_, out_KD)
-        elif isinstance(learner, BuiltIn):
+            return self._train_in_processes(head_D, jobs, round_, out_KD)
+
+        if isinstance(learner, BuiltIn):
             spec, threads = learner.spec, 1 if self.in_processes else None
             train_many(spec.model, head_D, jobs, spec.recipe, round_=round_, threads=threads, out_KD=out_KD)
-        else:
-            for job, row_D in zip(jobs, out_KD, strict=True):
-                learner.train(head_D, job, round_, out_D=row_D)
+            return ()
+
+        told = []
+        for job, row_D in zip(jobs, out_KD, strict=True):
+            learner.train(head_D, job, round_, out_D=row_D)
+            told.append(dict(learner.told))
+        return told
 
     def end(self) -> None:
         """End the processes, if there are any."""
@@ -51,16 +56,18 @@ class Spread:
             self.forked.end()
         self.forked = None
 
-    def _train_in_processes(self, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat) -> None:
+    def _train_in_processes(
+        self, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
+    ) -> Sequence[Told]:
         assert self.learner is not None
         if self.forked is None or not self._suits(self.forked, out_KD):
             self._fork(jobs, out_KD)
         assert self.forked is not None
         try:
-            self.forked.train(head_D, jobs, round_)
+            return self.forked.train(head_D, jobs, round_)
         except UnknownArrayError:
             self._fork(jobs, out_KD)
-            self.forked.train(head_D, jobs, round_)
+            return self.forked.train(head_D, jobs, round_)
 
     def _suits(self, forked: Forked, out_KD: Flat) -> bool:
         same_place = forked.rows.ctypes.data == out_KD.ctypes.data

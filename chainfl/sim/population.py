@@ -6,6 +6,7 @@ committee is limited to half, those beyond it behave as honest ones for that rou
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -26,7 +27,7 @@ from chainfl.learning.attacks import (
 )
 from chainfl.learning.dataset import Labels, Samples
 from chainfl.learning.forked import shared_rows
-from chainfl.learning.learner import Flat, Job, Learner, score_all
+from chainfl.learning.learner import Flat, Job, Learner, Told, score_all
 from chainfl.learning.privacy import Privacy, private_update, seeded_normal
 from chainfl.learning.score import Score
 from chainfl.learning.spread import Spread
@@ -41,8 +42,8 @@ class Engine(Protocol):
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> None:
-        """Train every job from the head and write its update to its row."""
+    ) -> Sequence[Told]:
+        """Train every job from the head and write its update to its row; returns what each reported, or nothing."""
         ...
 
 
@@ -61,9 +62,11 @@ _SPREAD: Final = Spread()
 """Processes that were forked for one run serve the next one with the same app."""
 
 
-def train_here(learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat) -> None:
+def train_here(
+    learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
+) -> Sequence[Told]:
     """On the cores of this machine."""
-    _SPREAD(learner, head_D, jobs, round_, out_KD)
+    return _SPREAD(learner, head_D, jobs, round_, out_KD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,10 @@ class Adversary:
 
 @dataclass(slots=True)
 class Population:
-    """All participants' trainers, and what the hostile ones do with them."""
+    """All participants' trainers, and what the hostile ones do with them.
+
+    `training` is what the honest workers' last trainings returned, each number their mean.
+    """
 
     trainers: Mapping[Id, Trainer]
     classes: int
@@ -113,6 +119,7 @@ class Population:
     _stamped: dict[Id, Samples] = field(default_factory=dict)
     privacy: Privacy | None = None
     preview: Callable[[Task, Flat, Flats, int], Callable[[Flat], Flat] | None] | None = None
+    training: dict[str, float] = field(default_factory=dict)
 
     @property
     def learner(self) -> Learner:
@@ -127,7 +134,9 @@ class Population:
             for id_ in ids
         ]
         rows_KD = self._room(len(ids), len(head_D))
-        self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
+        told = self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
+        if told:
+            self.training = means([each for id_, each in zip(ids, told, strict=True) if id_ not in hostile])
         self._protect(task, head_D, ids, rows_KD)
         self._forge_updates(task, head_D, ids, hostile, rows_KD)
         return rows_KD
@@ -252,6 +261,16 @@ class Population:
         if self._rows.shape[0] < rows or self._rows.shape[1] != size:
             self._rows = shared_rows(rows, size)
         return self._rows[:rows]
+
+
+def means(told: Sequence[Told]) -> dict[str, float]:
+    """Each number's mean over those who have it; what is not finite is left out."""
+    found: dict[str, list[float]] = {}
+    for each in told:
+        for name, value in each.items():
+            if isfinite(value):
+                found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in sorted(found.items())}
 
 
 def as_score(score: Score, rule: Rule) -> int:

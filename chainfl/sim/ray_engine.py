@@ -20,7 +20,7 @@ from chainfl.learning.builtin import BuiltIn
 from chainfl.learning.compute import cores
 from chainfl.learning.dataset import Array, Rows, Samples
 from chainfl.learning.evaluate import score_many
-from chainfl.learning.learner import Flat, Job, Learner
+from chainfl.learning.learner import Flat, Job, Learner, Told
 from chainfl.learning.score import Score
 from chainfl.learning.train import Recipe, train
 from chainfl.tools import pip_install
@@ -72,8 +72,8 @@ class RayEngine:
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> None:
-        """Train every job from the head and write its update to its row.
+    ) -> Sequence[Told]:
+        """Train every job from the head and write its update to its row; built-in models report nothing here.
 
         Raises:
             InputError: the app is not the built-in one: its code is on this machine alone.
@@ -92,6 +92,7 @@ class RayEngine:
         for k, (pid, update_D) in self._answers({k: call(jobs[k]) for k in order}):
             self.pids.add(pid)
             out_KD[k] = update_D
+        return ()
 
     def score(
         self, learner: Learner, flats_KD: Sequence[Flat], judges: Sequence[Job]

@@ -34,7 +34,8 @@ class RoundMetrics:
 
     Shares are parts of one; on ranks they are counted by who is included. `selected` are the ids whose updates have a
     share, `selected_shares` what each has. `training_loss` and `client_accuracy` (in the order of ids) are there where
-    the experiment asks for them, `metrics` where the app's `score` names any.
+    the experiment asks for them, `metrics` where the app's `score` names any. `training` is what `train` returned, such
+    as its loss: each number is the mean over the honest workers.
     """
 
     round: int
@@ -64,6 +65,7 @@ class RoundMetrics:
     attack_success: float | None = None
     selected_shares: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
+    training: dict[str, float] = field(default_factory=dict)
 
     @property
     def shares(self) -> dict[int, float]:
@@ -80,6 +82,7 @@ def play(simulation: Simulation, facts: list[RoundMetrics]) -> Iterator[RoundMet
     net = simulation.net
     while net.task.round.phase is not Phase.ENDED and not is_finished(simulation, facts):
         started = time.perf_counter()
+        simulation.population.training = {}
         played = play_round(net)
         moved = _moved(simulation, played)
         one = replace(
@@ -87,6 +90,7 @@ def play(simulation: Simulation, facts: list[RoundMetrics]) -> Iterator[RoundMet
             bytes_up=moved.up,
             bytes_down=moved.down,
             attack_success=attack_success(simulation),
+            training=dict(simulation.population.training),
             seconds=time.perf_counter() - started,
         )
 

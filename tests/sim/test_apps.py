@@ -30,6 +30,12 @@ def data(where):
     x = torch.ones(rows, 2)
     y = torch.zeros(rows).long()
     return (x, y), (x[:2], y[:2])
+
+
+def train(model, samples, ctx):
+    with torch.no_grad():
+        model.weight += len(samples[0])
+    return {"rows": len(samples[0]), "nobody's": float("nan")}
 """
 
 
@@ -123,13 +129,22 @@ def test_each_participant_may_have_a_place_of_its_own(
 ) -> None:
     app = tmp_path / "seen.py"
     app.write_text(SEEN)
-    for client in range(5):
+    for client in range(8):
         (tmp_path / f"part-{client}.txt").write_text(str(10 + client))
 
     place = str(tmp_path / "part-{client}.txt")
     code, told = answer(capsys, "simulate", "--app", str(app), *FEW, "--dataset", place)
     assert code == 0
     assert told["metrics"]["rounds"][0]["outcome"] == "final"
+
+    # What train() answers is in each round, as the mean over its workers; with `mean` all of them have a share.
+    more = ["--participants", "8", "--rule", "mean"]
+    code, told = answer(capsys, "simulate", "--app", str(app), *FEW, *more, "--dataset", place)
+    assert code == 0
+    for one in told["metrics"]["rounds"]:
+        rows = [9 + id_ for id_ in one["selected"]]
+        assert len(rows) >= 2
+        assert one["training"] == {"rows": sum(rows) / len(rows)}
 
     (tmp_path / "part-4.txt").unlink()
     code, told = answer(capsys, "simulate", "--app", str(app), *FEW, "--dataset", place)
