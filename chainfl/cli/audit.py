@@ -169,6 +169,7 @@ def verify(
 
     started = time.perf_counter()
 
+    # A bundle is audited without a chain or a store; those options say what it has to be about.
     if bundle is not None:
         metrics, ok = _verify_bundle(bundle, block_hash, task, number, limits)
     else:
@@ -283,6 +284,8 @@ def _challenge(
     if wanted > task.round.number:
         raise InputError(f"round {wanted} of this task has not begun; {task.round.number} is running")
     one = played.get(wanted)
+
+    # A settled round is audited all the same: what was wrong is shown, though nothing can be sent any more.
     settled = one is not None and one.ended is not None
     stands = settled or task.round.phase is Phase.CHALLENGE
     audited = [audit_round(one, store, reader.mix_hash, online.limits)] if one is not None and stands else []

@@ -75,6 +75,7 @@ def serve(
     from chainfl.logs import set_up_logs
     from chainfl.store.address import open_store
 
+    # A devnet's folder stands for four options; those that are given win.
     if devnet is not None:
         from chainfl.devnet.processes import load_devnet
 
@@ -101,6 +102,8 @@ def serve(
         max_events=settings.max_events,
     )
     app = create_app(source, open_store(store), settings)
+
+    # The port is taken before the first line is printed, so that a script may connect as soon as it reads it.
     with listen(settings) as listener:
         narrate(f"serving chain {connection.chain_id} at {address_of(listener)}")
         make_server(app, settings).run(sockets=[listener])

@@ -364,6 +364,8 @@ def parse_ether(text: str) -> int:
         amount = Decimal(text.removesuffix("wei").removesuffix("eth").strip()) * unit
     except InvalidOperation:
         raise InputError(f"{text!r} is not an amount: give ether such as 1.5, or 100wei") from None
+
+    # Decimal, never float: 0.1 ether has to be 10^17 wei exactly.
     if amount <= 0 or amount != int(amount):
         raise InputError(f"{text!r} is not a positive whole number of wei")
     return int(amount)

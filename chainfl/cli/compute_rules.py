@@ -151,12 +151,15 @@ def _judge(asked: Judgement) -> _Judged:
     weights = _per_update(asked, "weights", count, [1] * count)
     head_root = asked.head_root
 
+    # Members get ids that no update has, so that none of them judges its own.
     members = [Id(2**32 + k) for k in range(len(entries))]
     scores = {member: _decoded(config.rule, row) for member, row in zip(members, entries, strict=True)}
     updates = [state.RevealedUpdate(root, head_root, held) for root, held in zip(roots, samples, strict=True)]
     electable = {id_ for id_, weight in zip(ids, weights, strict=True) if weight > 0}
 
     tallied = tallying.decide(config, head_root, ids, updates, scores, electable)
+
+    # Without a majority of revealed scores the contract includes nothing.
     has_quorum = len(scores) >= majority(config.committee_size)
     return _Judged(config, tallied if has_quorum else replace(tallied, included=()), tallied.elected)
 

@@ -65,6 +65,7 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
     ]
     print_table(("participant", "earned (ETH)", "stake left (ETH)"), rows)
 
+    # Gas of all participants together: the sum that an experiment on a real chain would pay.
     gas = answer.metrics["gas"]
     assert isinstance(gas, dict)
     whole = sum(gas.values())

@@ -49,7 +49,7 @@ def deploy(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Deploy libraries, factory and registry; a run that died is taken up where it stopped."""
+    """Deploy libraries, factory and registry; an interrupted run is continued where it stopped."""
     from chainfl.chain.deploy import cost_of_deployment, read_deployment, still_to_deploy
     from chainfl.chain.deploy import deploy as put
     from chainfl.chain.development import is_development
@@ -61,6 +61,8 @@ def deploy(
     deployer = address_of(keystore)
     connection = connect(rpc_url, chain_id)
     path = deployments / f"{connection.chain_id}.json"
+
+    # Only what is not on the chain yet: an interrupted deployment is continued.
     missing = still_to_deploy(connection.w3, read_deployment(path) if path.exists() else None)
     cost = cost_of_deployment(connection.w3, missing)
     with outside("reading the balance"):
@@ -78,6 +80,7 @@ def deploy(
         "balance_wei": str(balance),
     }
     if not dry_run:
+        # Before the first transaction: half a deployment has cost gas and is of no use.
         if balance < cost.wei:
             raise LowBalanceError(
                 f"account {checksum(deployer)} has {in_ether(balance)}, deploying may take "

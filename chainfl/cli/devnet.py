@@ -114,6 +114,8 @@ def up(
         enrol(net, open_rpc(url), keys, people, narrate)
         dashboard = start_api(net, narrate)
         guest = write_guest(net)
+
+    # Nothing that was started may outlive a command that failed or was interrupted.
     except BaseException:
         stop(net)
         raise

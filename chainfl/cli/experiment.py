@@ -110,6 +110,8 @@ def run(
     if dry_run:
         return _estimate(plan, as_json)
     ran = run_campaign(plan, narrate)
+
+    # Named at the end too: the lines of a long run have scrolled away.
     for cell, why in (ran.failed | ran.impossible).items():
         narrate(f"not run: {cell}: {why}")
 

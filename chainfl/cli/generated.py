@@ -44,6 +44,7 @@ def field_options(*kinds: type) -> Callable[[F], F]:
             found.setdefault(each.name, each)
 
     def add(command: F) -> F:
+        # Decorators apply from the last to the first, so the help keeps the order of the fields.
         for each in reversed(found.values()):
             command = click.option(
                 *_names(each),
@@ -92,6 +93,8 @@ def _type(each: Described) -> Any:
         return Exact(term.low, term.high)
     if term is not None and term.unit in (Unit.COUNT, Unit.SECONDS):
         return click.IntRange(term.low, term.high if term.high < _UNBOUNDED else None)
+
+    # `int | None` is an int that may be left out.
     (plain,) = (kind for kind in (get_args(each.kind) or (each.kind,)) if kind is not NoneType)
     return plain
 

@@ -250,6 +250,7 @@ def from_dag_json(value: Json, path: str) -> Value:
     if "/" not in value:
         return {key: from_dag_json(each, f"{path}.{key}") for key, each in value.items()}
 
+    # The key "/" is reserved by DAG-JSON: a map with it is a link or bytes, never a map.
     inner = value["/"]
     if len(value) == 1 and isinstance(inner, str):
         return Cid.parse(inner)

@@ -82,6 +82,8 @@ def export(
     signer = _signer(keystore, password_file)
     exported = export_model(task.open_reader(), open_store(store), out.name, number, signer, limits)
     beside = write_export(exported, out)
+
+    # After the file that can be proven: the other formats are for use, and no proof covers them.
     if app is not None:
         _write_more(app, exported.file, dataset, peft, onnx)
 
@@ -159,7 +161,6 @@ def verify(
     as_json: bool,
 ) -> int:
     """Rebuild a model file's root and compare it with its statement, and with a bundle or a chain that proves it."""
-    from chainfl.codec.model_file import read_model_file
     from chainfl.workflows.model import verify_model
 
     if (bundle is None) != (block_hash is None):
@@ -168,14 +169,13 @@ def verify(
         )
     if online and bundle is not None:
         raise InputError("--online and --bundle: give one of them")
+
+    # Which chain or bundle is meant decides what is proven; the file alone proves only its own root.
     trusted = parse_hex(block_hash, 32, "a block's hash", "--block-hash") if block_hash is not None else None
     reader = None
     if online:
-        try:
-            about = read_model_file(file.read_bytes()).about
-        except OSError as error:
-            raise InputError(f"{file}: {error.strerror or error}") from None
-        reader = TaskOnChain(rpc_url, chain_id, hex_of(about.task), from_block).open_reader()
+        task = hex_of(_read_file(file).about.task)
+        reader = TaskOnChain(rpc_url, chain_id, task, from_block).open_reader()
 
     done = verify_model(file, statement=statement, bundle=bundle, block_hash=trusted, reader=reader)
     told = done.statement
@@ -210,15 +210,11 @@ def score(
     as_json: bool,
 ) -> int:
     """Score an exported model as a validator would, on samples of your own; nothing is sent anywhere."""
-    from chainfl.codec.model_file import read_model_file
     from chainfl.learning.app import load_app
     from chainfl.learning.appconfig import parse_changes
     from chainfl.learning.exported import score_file
 
-    try:
-        found = read_model_file(file.read_bytes())
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from None
+    found = _read_file(file)
     judged = score_file(load_app(app, parse_changes(app_config)), found, dataset, samples, threads)
     is_counted = judged.samples > 0
     metrics = {
@@ -230,6 +226,15 @@ def score(
         "metrics": dict(judged.metrics),
     }
     return finish(report("model-score", metrics), as_json, _show_score)
+
+
+def _read_file(file: Path) -> "ModelFile":
+    from chainfl.codec.model_file import read_model_file
+
+    try:
+        return read_model_file(file.read_bytes())
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from None
 
 
 def _show_score(done: Report) -> None:

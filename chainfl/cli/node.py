@@ -91,6 +91,8 @@ def run(settings: Path | None, role: str, **flags: Any) -> int:
     if chosen.status_port is not None:
         serve_status(status, chosen.status_port)
     signer = open_key(chosen)
+
+    # Chain and store may be away or wrong at the start too: the node waits for them and does not end.
     connections = persist(lambda: connect(chosen, signer), stop, status)
     node = (
         persist(lambda: build_node(chosen, connections, status), stop, status)

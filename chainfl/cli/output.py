@@ -80,6 +80,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
 
+    # Never narrower than its longest word: a broken address could not be copied.
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=_NO_LIMIT), table).minimum
     Console(width=max(console.width, needed)).print(table)

@@ -253,6 +253,8 @@ class RewardQuestion(Question):
             raise WrongError(
                 f"give at most {WAD - self.workers_part}, what the workers leave", "committee_part"
             )
+
+        # Exactly one of the two: both could contradict each other.
         if self.has("shares") == self.has("included"):
             raise WrongError('give either "shares" or "included"')
         if self.has("shares") and (sum(self.shares) != TOTAL or self.shares[0] == TOTAL):

@@ -71,6 +71,8 @@ def deal_named(experiment: Experiment, data: str | Path | None) -> Dealt:
         return Trainer.of_rows(spec, dataset, parts[client], master_seed=experiment.seed, id_=client)
 
     trainers = Trainers(len(parts), trainer_of)
+
+    # The same samples in every round and for every rule of the experiment.
     test = dataset.test()
     if experiment.test_samples:
         test = test.sampled(experiment.test_samples, training_seed(experiment.seed, "test", 0, 0))
@@ -155,6 +157,7 @@ def app_trainers(
     loaded: dict[str | None, tuple[object, object]] = {}
     trainers = {}
     for id_, one in described.items():
+        # An app's data() is called once for each place: it may read files or download.
         if one.dataset not in loaded:
             loaded[one.dataset] = app.data(one.dataset)
         own = part_of(loaded[one.dataset], one.clients, one.client, one.partition_seed)

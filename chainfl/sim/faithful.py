@@ -95,6 +95,7 @@ class FaithfulNetwork(Network):
         if attack is None or not (attack.forges or attack.copies or attack.is_silent or attack.bends):
             return True
 
+        # Only what the attack needs: its own honest scores and those of the first colluder, whom others copy.
         honest = {
             each: judge(self.participants[task.by_id(each).address], task)
             for each in dict.fromkeys((*active[:1], id_))

@@ -236,6 +236,8 @@ class Population:
         if not hostile or attack is None or attack.update is None:
             return
         at = [index for index, id_ in enumerate(ids) if id_ in hostile]
+
+        # Colluders see what all of them would have sent honestly, and nobody else's update.
         honest_HD = rows_KD[at]
         workers = max(len(hostile), sum(id_ not in task.round.committee for id_ in ids))
         others_ND, preview = self._seen_by_all(task, head_D, ids, hostile, rows_KD)

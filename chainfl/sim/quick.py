@@ -92,6 +92,7 @@ class QuickNetwork(Network):
 
         head_D: Flat = decode(self.head, task.config.scale)
         for id_, row_D in zip(ids, self.population.updates(task, head_D, ids), strict=True):
+            # An update out of range is never submitted, as a node would not submit it either.
             try:
                 self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
             except ParameterRangeError:
@@ -159,6 +160,8 @@ class QuickNetwork(Network):
         kind = score_kind(task.config.rule)
         models = [self.head, *ordered] if kind is ScoreKind.LOSS else [self.head]
         judged = self.population.judge(task, Decoded(models, task.config.scale), ids) if ids else {}
+
+        # In memory all bytes are there, so every update is vouched for unless an attack says otherwise.
         if kind is ScoreKind.LOSS:
             return {id_: Scores(scores[0], scores[1:]) for id_, scores in judged.items()}
         if kind is ScoreKind.VOUCH:

@@ -118,6 +118,8 @@ class RayEngine:
 
     def _answers(self, calls: Mapping[int, Call]) -> Iterator[tuple[int, Any]]:
         """Every job's answer as it comes. The job of a worker that died is waiting again, and a new worker is free."""
+
+        # Taken from the end, so reversed: jobs begin in their order.
         waiting = list(reversed(list(calls)))
         deaths = dict.fromkeys(calls, 0)
         running: dict[Any, tuple[int, Any]] = {}
@@ -251,6 +253,7 @@ def ray_engine(workers: int | None = None) -> Iterator[RayEngine]:
         warnings.simplefilter("ignore")
         _connect(ray, workers)
         try:
+            # One worker for each core, each with one thread: more threads would change the bits of a model.
             has = ray.cluster_resources()
             count = workers or int(has.get("CPU", 1))
             actor = ray.remote(num_cpus=1, num_gpus=gpus_for_each(has.get("GPU", 0), count))(RemoteLearner)

@@ -94,6 +94,7 @@ def read_trace(path: Path, store: BlobStore | None = None) -> Trace:
                 f"{path} is no trace with terms: {name} is missing; take chainfl task trace --json"
             )
 
+    # The file comes from anybody: each value is checked as it is read, and a bad one is named.
     config = unpack(TaskConfig, metrics["config"])
     try:
         chain_id = int(metrics["chain_id"])
@@ -198,6 +199,8 @@ class ReplayNetwork(Network):
         number = self.task.round.number
         if number != self.record["round"]:
             raise VerificationError(f"the trace has round {self.record['round']}, the rules are at {number}")
+
+        # Weights that changed before the draw enter it, later ones are applied after it, as on the chain.
         self.later, seen = [], set[int]()
         for change in self.record["changes"]:
             if self._is_early(change, seen):
@@ -263,6 +266,8 @@ class ReplayNetwork(Network):
         assert attempt is not None
         assert proposal is not None
         named = (proposal.model_root, proposal.block, proposal.shares_digest)
+
+        # The chain's votes are cast again, right or wrong: the replay compares roots, it does not judge.
         for id_ in ids:
             attests = attempt["votes"].get(str(id_))
             if attests is not None:
@@ -298,6 +303,8 @@ class ReplayNetwork(Network):
         vouched = self.record.get("vouches", {}).get(str(id_))
         if vouched is None or all(vouched):
             return
+
+        # The numbers are this machine's own; only which updates were vouched for comes from the trace.
         honest = judge(me, task)
         entries = (
             entry if vouches else unavailable(kind)
@@ -371,6 +378,8 @@ def _trainers(
             loaded[name] = load(name, data)
         dataset = loaded[name]
         key = (name, one.partition, one.clients, one.partition_seed)
+
+        # Dealt once for all who share data set, partition and seed: large sets are costly to deal.
         if key not in dealt:
             dealt[key] = partition(dataset, one.partition, one.clients, one.partition_seed)
         if not 0 <= one.client < one.clients:

@@ -144,6 +144,7 @@ def test_head(simulation: Simulation) -> Tested:
     weights = [count(job.samples) or 1 for job in tests] if len(scores) > 1 else [1]
     loss = sum(w * score.loss for w, score in zip(weights, scores, strict=True)) / sum(weights)
 
+    # Measured on samples that were drawn once, so that rounds can be compared with each other.
     training_loss = None
     if simulation.seen is not None:
         training_loss = _finite(judge(flats, [simulation.seen])[0][0].loss)
@@ -199,8 +200,11 @@ def facts_of(played: PlayedRound, adversary: Adversary, tested: Tested) -> Round
     standing = played.standing()
     round_ = standing.round
 
+    # An electing committee trains too, but its updates are measured from and not combined.
     trained = [id_ for id_ in round_.updates if id_ not in round_.committee]
     hostile = set(adversary.trainers(standing, sorted(round_.updates))) & set(trained)
+
+    # Where an experiment poisons single workers of a round, no validator is hostile.
     members = () if adversary.workers_a_round else adversary.members(round_.committee)
     acting = () if adversary.workers_a_round else adversary.active_members(round_.committee)
 
@@ -270,6 +274,8 @@ def with_robust_parts(simulation: Simulation, one: RoundMetrics) -> RoundMetrics
 def summary(facts: Sequence[RoundMetrics]) -> dict[str, object]:
     """What the whole run showed."""
     accuracies = [one.accuracy for one in facts if one.accuracy is not None]
+
+    # One round's accuracy varies with its draw: the last few are averaged too.
     last = accuracies[-LAST:]
 
     return {

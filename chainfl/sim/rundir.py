@@ -193,6 +193,7 @@ def restore(folder: Path, simulation: Simulation) -> list[RoundMetrics]:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CHECKPOINT} is damaged: {error}") from None
 
+    # A longer run is the same run: everything but the number of rounds must be what it was.
     wanted = net.task.config
     if replace(task.config, rounds=wanted.rounds) != wanted or task.config.rounds > wanted.rounds:
         raise InputError(f"{folder}: the checkpoint is of another experiment than {EXPERIMENT}")
@@ -216,6 +217,8 @@ def read_head(path: Path, size: int, root: bytes) -> Vector:
         head_D = from_bytes(path.read_bytes(), size)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}: the run cannot go on") from None
+
+    # The root is in the checkpoint, so a damaged or exchanged model is noticed before a round builds on it.
     if merkle.root(head_D) != root:
         raise InputError(f"{path} is damaged: its root is not the head's")
     return head_D

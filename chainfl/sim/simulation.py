@@ -76,6 +76,8 @@ def set_up(
         )
     if faithful and experiment.beyond_contract:
         raise InputError("--beyond-contract plays what no contract's records hold: leave out --faithful")
+
+    # The order below is that of a task's life: data and people, terms and first model, stakes, then the round.
     dealt = deal_app(experiment) if experiment.app else deal_named(experiment, data)
     trainers = dealt.trainers
     privacy = parse_privacy(experiment.dp) if experiment.dp is not None else None
@@ -83,6 +85,8 @@ def set_up(
     first_D = encode(population.learner.initial(), experiment.scale)
     held_store = store if store is not None else MemoryStore()
     config = _config(experiment, first_D, population.learner.layout, held_store if faithful else None)
+
+    # The seed of the chain's randomness follows from the experiment's, so the same experiment draws the same roles.
     chain = Chain(
         World(CHAIN_ID, REGISTRY, Floors(1)), keccak256(b"chain" + experiment.seed.to_bytes(32, "big"))
     )
@@ -104,6 +108,8 @@ def network(
     keeper = MemoryLedger(chain, TASK, KEEPER)
     if not faithful:
         return QuickNetwork(chain, keeper, store, {}, {}, population=population, head=head_D)
+
+    # The real roles ask one participant at a time; all are trained together the first time that one asks.
     shared = SharedTraining(population)
     participants = {}
     for id_ in population.trainers:
@@ -133,6 +139,8 @@ def stakes_of(sizes: Sequence[int], *, are_equal: bool) -> list[int]:
 def adversary_of(experiment: Experiment) -> Adversary:
     """Who is hostile, drawn from the experiment's seed, and how."""
     rng = np.random.Generator(np.random.Philox(training_seed(experiment.seed, "hostile", 0, 0)))
+
+    # Drawn from a stream of its own: another attack or rule leaves the same participants hostile.
     chosen = rng.permutation(experiment.participants)[: experiment.hostile_participants]
     attack, values = worker_attack(experiment.worker_attack)
     return Adversary(
