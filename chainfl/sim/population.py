@@ -28,9 +28,9 @@ from chainfl.learning.attacks import (
 from chainfl.learning.dataset import Labels, Samples
 from chainfl.learning.forked import shared_rows
 from chainfl.learning.learner import Flat, Job, Learner, Told, score_all
+from chainfl.learning.parallel import ParallelTraining
 from chainfl.learning.privacy import Privacy, private_update, seeded_normal
 from chainfl.learning.score import Score
-from chainfl.learning.spread import Spread
 from chainfl.learning.trainer import Trainer
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
@@ -58,7 +58,7 @@ class ScoringEngine(Protocol):
         ...
 
 
-_SPREAD: Final = Spread()
+_PARALLEL: Final = ParallelTraining()
 """Processes that were forked for one run serve the next one with the same app."""
 
 
@@ -66,7 +66,7 @@ def train_here(
     learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
 ) -> Sequence[Told]:
     """On the cores of this machine."""
-    return _SPREAD(learner, head_D, jobs, round_, out_KD)
+    return _PARALLEL(learner, head_D, jobs, round_, out_KD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from chainfl.learning.builtin import BuiltIn, LearningSpec
 from chainfl.learning.dataset import Samples
 from chainfl.learning.forked import can_fork, shared_rows
 from chainfl.learning.learner import Flat, Job
+from chainfl.learning.parallel import ParallelTraining
 from chainfl.learning.recipe import Recipe
 from chainfl.learning.score import Score
-from chainfl.learning.spread import Spread
 from chainfl.learning.train import train
 
 pytestmark = pytest.mark.skipif(
@@ -63,10 +63,10 @@ class Doubler:
 
 
 @pytest.fixture
-def spread(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spread]:
+def training(monkeypatch: pytest.MonkeyPatch) -> Iterator[ParallelTraining]:
     """Two processes, whatever machine this is."""
-    monkeypatch.setattr("chainfl.learning.spread.cores", lambda: 2)
-    made = Spread()
+    monkeypatch.setattr("chainfl.learning.parallel.cores", lambda: 2)
+    made = ParallelTraining()
     yield made
     made.end()
 
@@ -75,54 +75,56 @@ def jobs_of(*samples: object) -> list[Job]:
     return [Job(each, seed) for seed, each in enumerate(samples)]
 
 
-def test_small_steps_are_trained_in_processes_with_the_bits_of_one(spread: Spread) -> None:
+def test_small_steps_are_trained_in_processes_with_the_bits_of_one(training: ParallelTraining) -> None:
     rng = np.random.default_rng(1)
     x, y = rng.integers(0, 256, (400, 28, 28), dtype=np.uint8), rng.integers(0, 10, 400)
     jobs = [Job(Samples(x, y, rng.permutation(400)[: 20 + k]), k) for k in range(7)]
     app = BuiltIn(LearningSpec("mnist-mlp-small", "any", Recipe(0.1, 10)))
     head = app.initial()
     rows = shared_rows(9, len(head))
-    spread.learner, spread.in_processes = app, True
+    training.learner, training.in_processes = app, True
 
     for round_, some in ((1, jobs), (2, jobs[:4])):
-        spread(app, head, some, round_, rows[: len(some)])
+        training(app, head, some, round_, rows[: len(some)])
 
-        assert spread.forked is not None
+        assert training.forked is not None
         for job, row in zip(some, rows, strict=False):
             alone = train("mnist-mlp-small", head, job.samples, app.spec.recipe, job.seed, round_=round_)
             assert np.array_equal(row.view(np.uint32), alone.view(np.uint32))
 
 
-def test_an_app_of_a_users_own_is_trained_in_processes(spread: Spread) -> None:
+def test_an_app_of_a_users_own_is_trained_in_processes(training: ParallelTraining) -> None:
     rows = shared_rows(5, D)
 
-    told = spread(Doubler(), np.ones(D, np.float32), jobs_of(*"abcde"), 10, rows)
+    told = training(Doubler(), np.ones(D, np.float32), jobs_of(*"abcde"), 10, rows)
 
     assert [each["seed"] for each in told] == [0, 1, 2, 3, 4]
     assert sorted({row % 1 for row in rows[:, 0]}) == [0, 0.5]
     assert [int(row) for row in rows[:, 0]] == [12, 13, 14, 15, 16]
 
 
-def test_what_an_app_says_in_another_process_is_said_here_and_no_process_stays(spread: Spread) -> None:
+def test_what_an_app_says_in_another_process_is_said_here_and_no_process_stays(
+    training: ParallelTraining,
+) -> None:
     before = set(
         psutil.Process().children()
     )  # other tests of this process may have left some for the next run
 
     with pytest.raises(AppError, match="the app cannot train this"):
-        spread(Doubler(), np.ones(D, np.float32), jobs_of("fails", "fails", "fails"), 1, shared_rows(3, D))
+        training(Doubler(), np.ones(D, np.float32), jobs_of("fails", "fails", "fails"), 1, shared_rows(3, D))
 
-    assert spread.forked is not None
-    assert not spread.forked.children
+    assert training.forked is not None
+    assert not training.forked.children
     assert set(psutil.Process().children()) <= before
 
 
-def test_the_jobs_of_a_process_that_was_killed_are_done_here(spread: Spread) -> None:
+def test_the_jobs_of_a_process_that_was_killed_are_done_here(training: ParallelTraining) -> None:
     rows = shared_rows(4, D)
     app = Doubler()
 
-    told = spread(app, np.ones(D, np.float32), jobs_of("a", "dies", "c", "dies"), 1, rows)
+    told = training(app, np.ones(D, np.float32), jobs_of("a", "dies", "c", "dies"), 1, rows)
     after = rows[:, 0].tolist()
-    spread(app, np.ones(D, np.float32), jobs_of("a", "b", "c", "d"), 1, rows)
+    training(app, np.ones(D, np.float32), jobs_of("a", "b", "c", "d"), 1, rows)
 
     assert [each["seed"] for each in told] == [0, 1, 2, 3]
     assert after == [3, 4, 5, 6]
@@ -130,26 +132,26 @@ def test_the_jobs_of_a_process_that_was_killed_are_done_here(spread: Spread) -> 
 
 
 def test_a_large_array_that_processes_do_not_have_makes_new_ones(
-    spread: Spread, monkeypatch: pytest.MonkeyPatch
+    training: ParallelTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forked, "MOST_SENT", 100_000)
     rows, app, head = shared_rows(2, D), Doubler(), np.ones(D, np.float32)
-    spread(app, head, jobs_of("a", "b"), 1, rows)
-    assert spread.forked is not None
-    first = spread.forked.children[0].pid
+    training(app, head, jobs_of("a", "b"), 1, rows)
+    assert training.forked is not None
+    first = training.forked.children[0].pid
 
-    spread(app, head, jobs_of(np.zeros(50_000), np.ones(50_000)), 1, rows)
+    training(app, head, jobs_of(np.zeros(50_000), np.ones(50_000)), 1, rows)
 
-    assert spread.forked.children[0].pid != first
+    assert training.forked.children[0].pid != first
     assert rows[:, 0].tolist() == [3, 4.5]
 
 
-def test_arrays_that_are_not_shared_are_trained_into_here(spread: Spread) -> None:
+def test_arrays_that_are_not_shared_are_trained_into_here(training: ParallelTraining) -> None:
     rows = np.empty((3, D), np.float32)
 
-    spread(Doubler(), np.ones(D, np.float32), jobs_of("a", "b", "c"), 1, rows)
+    training(Doubler(), np.ones(D, np.float32), jobs_of("a", "b", "c"), 1, rows)
 
-    assert spread.forked is None
+    assert training.forked is None
     assert rows[:, 0].tolist() == [3, 4, 5]
 
 

@@ -20,8 +20,8 @@ SHORT_STEP: Final = 0.004
 
 
 @dataclass(slots=True)
-class Spread:
-    """How an app's training was spread when it was last asked for."""
+class ParallelTraining:
+    """Trains on all cores; keeps how it did so for the app that it trained last."""
 
     learner: Learner | None = None
     in_processes: bool = False
