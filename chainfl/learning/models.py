@@ -22,6 +22,8 @@ from chainfl.errors import InputError, LengthError
 from chainfl.learning.convolve import conv_pool_relu, conv_relu
 
 GROUP: Final = "chainfl.models"
+FAMILY_NAMES: Final = ("conv", "dense", "lstm")
+"""Models whose numbers stand behind the name, as in `dense:inputs=20,classes=3` (`families`)."""
 
 Flat: TypeAlias = NDArray[np.float32]
 Layout: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
@@ -32,7 +34,8 @@ InputKind: TypeAlias = Literal["image", "tokens", "features"]
 class ModelSpec:
     """A named model: how to build it and what it takes.
 
-    `shape` is one sample's as the data set stores it: HxW or HxWxC pixels, L tokens, or a number of features.
+    `shape` is one sample's as the data set stores it: HxW or HxWxC pixels, L tokens, or a number of features. `words`
+    is how many different tokens there are; 0 where they are not tokens, or nobody said.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ModelSpec:
     kind: InputKind
     shape: tuple[int, ...]
     classes: int
+    words: int = 0
 
 
 class Dense(nn.Linear):
@@ -162,9 +166,9 @@ MODELS: Final[dict[str, ModelSpec]] = {
         _image("mnist-mlp-small", lambda: DenseNet(784, 32, 10), 28, 28),
         _image("fashion-cnn", lambda: ConvNet(28, 1, (600, 120, 10)), 28, 28),
         ModelSpec("covtype-mlp", lambda: DenseNet(54, 1000, 500, 7), "features", (54,), 7),
-        ModelSpec("imdb-lstm", lambda: LastWord(10_000, 64, 256, 2), "tokens", (200,), 2),
-        ModelSpec("shakespeare-lstm-100", lambda: LastWord(80, 8, 100, 80), "tokens", (80,), 80),
-        ModelSpec("shakespeare-lstm-256", lambda: LastWord(90, 8, 256, 90), "tokens", (80,), 90),
+        ModelSpec("imdb-lstm", lambda: LastWord(10_000, 64, 256, 2), "tokens", (200,), 2, words=10_000),
+        ModelSpec("shakespeare-lstm-100", lambda: LastWord(80, 8, 100, 80), "tokens", (80,), 80, words=80),
+        ModelSpec("shakespeare-lstm-256", lambda: LastWord(90, 8, 256, 90), "tokens", (80,), 90, words=90),
         _image("cifar-cnn", CifarNet, 24, 24, 3),
         _image("varsel-logistic", lambda: DenseNet(784, 10), 28, 28),
         _image("varsel-2nn", lambda: DenseNet(784, 200, 200, 10), 28, 28),
@@ -175,16 +179,22 @@ MODELS: Final[dict[str, ModelSpec]] = {
 
 def known_models() -> tuple[str, ...]:
     """All names that `spec_of` takes."""
-    return names.known_names(MODELS, GROUP)
+    return names.known_names([*MODELS, *FAMILY_NAMES], GROUP)
 
 
 def spec_of(name: str) -> ModelSpec:
-    """The model called `name`.
+    """The model called `name`, or the one that a name with numbers describes (`families`).
 
     Raises:
         UnknownNameError: no model is called so.
+        InputError: the numbers in the name describe no network.
     """
-    spec = names.find("model", name, MODELS, GROUP)
+    if name.partition(":")[0] in FAMILY_NAMES:
+        from chainfl.learning.families import family_spec
+
+        return family_spec(name)
+    known: dict[str, ModelSpec | None] = {**MODELS, **dict.fromkeys(FAMILY_NAMES)}
+    spec = names.find("model", name, known, GROUP)
     if not isinstance(spec, ModelSpec):
         raise InputError(f"model {name!r}: its package offers {type(spec).__name__}, not a ModelSpec")
     return spec

@@ -13,6 +13,7 @@ from chainfl.learning.appconfig import parse_changes
 from chainfl.learning.attacks import validator_attack, worker_attack
 from chainfl.learning.builtin import LearningSpec
 from chainfl.learning.datasets import load
+from chainfl.learning.families import check_dataset
 from chainfl.learning.learner import Job
 from chainfl.learning.partition import partition, sizes_of
 from chainfl.learning.samples import first, part_of
@@ -61,6 +62,7 @@ class Dealt:
 def deal_named(experiment: Experiment, data: str | Path | None) -> Dealt:
     """The built-in app on a data set by name."""
     dataset = load(experiment.dataset, data)
+    check_dataset(experiment.model, dataset)
     spec = LearningSpec(
         experiment.model, experiment.dataset, experiment.recipe, experiment.seed, experiment.score_samples
     )

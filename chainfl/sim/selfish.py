@@ -21,6 +21,7 @@ from chainfl.learning.attacks import poisoned, worker_attack
 from chainfl.learning.dataset import Dataset, Rows, Samples
 from chainfl.learning.datasets import load
 from chainfl.learning.evaluate import score, score_many
+from chainfl.learning.families import check_dataset
 from chainfl.learning.models import Flat, initial_flat
 from chainfl.learning.partition import alike, partition
 from chainfl.learning.train import Job, Recipe, train, train_many
@@ -275,6 +276,7 @@ def selfish_with(name: str, changes: Mapping[str, Any]) -> Selfish:
 def set_up_selfish(experiment: Selfish, data: str | None = None) -> SelfishSetup:
     """Deal the data; the first clients are the internal ones."""
     dataset = load(experiment.dataset, data)
+    check_dataset(experiment.model, dataset)
     seed = training_seed(experiment.seed, "partition", 0, 0)
     parts = partition(dataset, experiment.partition, experiment.clients, seed)
     if experiment.deal == "alike":

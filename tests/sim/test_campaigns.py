@@ -15,6 +15,7 @@ from chainfl.cli.app import run as command
 from chainfl.errors import InputError
 from chainfl.sim.experiments.campaign import find_campaign, parse, shipped
 from chainfl.sim.experiments.cells import Cell, expand
+from chainfl.sim.experiments.check import impossible_cells
 from chainfl.sim.experiments.claims import judge
 from chainfl.sim.experiments.estimate import estimate
 from chainfl.sim.experiments.report import blocks_of
@@ -23,6 +24,8 @@ from chainfl.sim.experiments.runner import CELLS, Plan, open_run, run_campaign
 from chainfl.sim.experiments.workers import side_by_side
 from chainfl.sim.pages import as_html, as_markdown
 from tests.processes import await_that
+
+DATA = os.environ.get("CHAINFL_DATA")
 
 SMALL = """
 title = "Two rules"
@@ -69,6 +72,40 @@ def test_a_strangers_campaign_on_an_npz_file_runs_and_reports(tmp_path: Path) ->
     assert len(list((tmp_path / "run" / CELLS).glob("*.json"))) == 4
     assert "| softmax |" in (tmp_path / "run" / "report.md").read_text()
     assert "<table>" in (tmp_path / "run" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("x", "model", "classes"),
+    [
+        (np.random.default_rng(2).random((300, 6)), "dense:inputs=6,classes=3", 3),
+        (np.random.default_rng(2).random((300, 8, 5)), "dense:height=8,width=5,hidden=0,classes=13", 13),
+        (np.random.default_rng(2).random((300, 6, 6, 3)), "conv:side=6,channels=3,hidden=4,classes=2", 2),
+        (np.arange(2400).reshape(300, 8) % 40, "lstm:length=8,words=40,hidden=3,classes=4", 4),
+    ],
+)
+def test_data_of_any_shape_and_number_of_classes_runs(
+    tmp_path: Path, x: Any, model: str, classes: int
+) -> None:
+    rare = np.where(np.arange(300) % 7, 0, np.arange(300) % classes)
+    np.savez(tmp_path / "own.npz", x=x, y=rare.astype(np.int64))
+    text = SMALL.replace("mnist-mlp-small", model).replace("seeds = 2", "seeds = 1")
+    text = text.replace("[base]", f'[base]\ndataset = "npz:{tmp_path / "own.npz"}"\nhostile = 0.25')
+
+    ran = run_here(text.replace('"mean"]', '"mean", "dnc:f=1"]\nattack = ["min-max"]'), tmp_path / "run")
+
+    assert (ran.finished, ran.failed) == (3, {})
+
+
+def test_a_trigger_on_samples_that_have_no_brightest_value_is_named_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    np.savez(tmp_path / "own.npz", x=np.arange(2400).reshape(300, 8) % 40, y=np.arange(300) % 2)
+    text = SMALL.replace("mnist-mlp-small", "lstm:length=8,words=40")
+    text = text.replace("[base]", f'[base]\ndataset = "npz:{tmp_path / "own.npz"}"\nhostile = 0.25')
+
+    with pytest.raises(InputError, match=r"4 cells cannot be run: .*a pixel trigger needs images or numbers"):
+        run_here(text.replace('"mean"]', '"mean"]\nattack = ["backdoor"]'), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_finished_cell_is_never_run_again_and_a_missing_one_is(tmp_path: Path) -> None:
@@ -470,6 +507,19 @@ def test_every_shipped_campaign_has_all_sizes_without_impossible_combinations(na
         cells, impossible = expand(campaign, size)
         assert cells
         assert impossible == []
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", shipped())
+def test_every_cell_of_every_shipped_campaign_can_be_dealt_its_data(name: str) -> None:
+    if DATA is None:
+        if "data" in os.environ.get("CHAINFL_REQUIRE", "").split(","):
+            pytest.fail("CHAINFL_DATA names no directory, and CHAINFL_REQUIRE names data")
+        pytest.skip("CHAINFL_DATA names no directory")
+    campaign = find_campaign(name)
+
+    for size in ("smoke", "small", "paper"):
+        assert impossible_cells(expand(campaign, size)[0], DATA) == {}
 
 
 @pytest.mark.slow

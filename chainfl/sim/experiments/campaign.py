@@ -245,21 +245,21 @@ def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
         axes = campaign.groups[name].axes
         axis = str(claim.get("axis", next(iter(axes), "")))
         if "along" in claim:
-            _check_known(f"{where}: axis of group {name}", claim["along"], axes)
+            _check_known(where, f"axis of group {name}", claim["along"], axes)
         elif labels:
-            _check_known(f"{where}: axis of group {name}", axis, axes)
+            _check_known(where, f"axis of group {name}", axis, axes)
         for label in labels:
-            _check_known(f"{where}: label of axis {axis} of group {name}", label, axes[axis])
+            _check_known(where, f"label of axis {axis} of group {name}", label, axes[axis])
         for other, label in claim.get("of", {}).items():
-            _check_known(f"{where}: axis of group {name}", other, axes)
-            _check_known(f"{where}: label of axis {other} of group {name}", label, axes[other])
+            _check_known(where, f"axis of group {name}", other, axes)
+            _check_known(where, f"label of axis {other} of group {name}", label, axes[other])
         if "near_paper" in claim and str(claim["level"]) not in campaign.groups[name].paper:
             raise InputError(f"{where}: group {name} has no number of the paper for {claim['level']}")
 
 
-def _check_known(what: str, name: Any, known: Iterable[str]) -> None:
+def _check_known(where: str, what: str, name: Any, known: Iterable[str]) -> None:
     if str(name) not in known:
-        raise unknown(what, str(name), known)
+        raise InputError(f"{where}: {unknown(what, str(name), known)}")
 
 
 def _check_keys(where: str, plain: Settings, known: Iterable[str]) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from chainfl.codec.commitments import training_seed
 from chainfl.errors import ChainflError, InputError
+from chainfl.learning.attacks import worker_attack
 from chainfl.learning.builtin import record_layout
-from chainfl.learning.compute import check_fits
 from chainfl.learning.datasets import load
+from chainfl.learning.families import check_dataset
 from chainfl.learning.models import spec_of
 from chainfl.learning.partition import partition
 from chainfl.protocol.errors import BadConfigError
@@ -37,7 +38,7 @@ def _subject(experiment: AnyExperiment) -> tuple[object, ...]:
     if isinstance(experiment, Experiment):
         people: tuple[object, ...] = (experiment.participants, experiment.rule, experiment.committee)
         people += (experiment.max_updates, experiment.min_updates, experiment.scale)
-        people += (experiment.beyond_contract,)
+        people += (experiment.beyond_contract, experiment.worker_attack, experiment.hostile > 0)
     else:
         people = (experiment.clients, experiment.internal)
     return (experiment.dataset, experiment.partition, experiment.model, *people)
@@ -62,7 +63,11 @@ def _complaint(experiment: AnyExperiment, data: str | None) -> str | None:
 def _check_data(experiment: AnyExperiment, data: str | None) -> None:
     assert not isinstance(experiment, TrafficCase)
     dataset = load(experiment.dataset, data)
-    check_fits(experiment.model, dataset.train())
+    check_dataset(experiment.model, dataset)
+    if isinstance(experiment, Experiment) and (experiment.hostile or experiment.hostile_workers):
+        attack, values = worker_attack(experiment.worker_attack)
+        if attack.trigger is not None:
+            attack.trigger(0, values).stamped(dataset.x[:1])
     clients = experiment.participants if isinstance(experiment, Experiment) else experiment.clients
     partition(dataset, experiment.partition, clients, training_seed(experiment.seed, "partition", 0, 0))
 
