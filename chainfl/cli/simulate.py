@@ -34,6 +34,10 @@ class _Shown:
 
 
 _Tick = Callable[["RoundMetrics"], None]
+_OTHER_ROOT = (
+    "not the chain's model: some node had other data, code, threads or another torch than described here, or trained "
+    "with --dp, whose noise nobody can draw again"
+)
 
 
 @click.command(
@@ -227,11 +231,13 @@ def _replay(
 
     started = time.perf_counter()
     told = read_trace(trace, _open(store))
-    rounds = []
+    rounds = list[dict[str, object]]()
     for one in replay(told, read_participants(participants), data, app):
         narrate(
             f"round {one.round}: {one.outcome} {one.model_root} ({'same' if one.same else 'NOT the same'})"
         )
+        if not one.same and all(bool(each["same"]) for each in rounds):
+            narrate(_OTHER_ROOT)
         rounds.append(one.as_plain())
     same = all(bool(one["same"]) for one in rounds)
     answer = report(

@@ -94,8 +94,13 @@ def load_module(source: Source) -> ModuleType:
 def failure(source: Source, doing: str, error: BaseException) -> AppError:
     """The error of a user's code as one line: its file and line, what it was doing, what went wrong."""
     told = " ".join(str(error).split()) or "no message"
-    kind = "" if type(error).__name__ == "TimeUp" else f"{type(error).__name__}: "
-    return AppError(f"{place(source, error.__traceback__)}: {doing}: {kind}{told[:500]}")
+    at = place(source, error.__traceback__)
+
+    # A call that was ended names its file, and often its function, already.
+    if type(error).__name__ == "TimeUp":
+        ended = told.removeprefix(f"{source.main}: ")
+        return AppError(f"{at}: {ended}" if ended.startswith(doing) else f"{at}: {doing}: {ended}")
+    return AppError(f"{at}: {doing}: {type(error).__name__}: {told[:500]}")
 
 
 def place(source: Source, trace: TracebackType | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 from chainfl.audit.history import PlayedRound, rounds
 from chainfl.audit.trace import trace_of
 from chainfl.blobs import get_record
+from chainfl.cli.app import run
 from chainfl.codec.cid import Cid
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.records import Manifest
@@ -210,7 +211,9 @@ def one_too_high(model_D: Vector) -> Vector:
     return wrong
 
 
-def test_other_data_gives_another_model_and_the_replay_says_so(tmp_path: Path) -> None:
+def test_other_data_gives_another_model_and_the_replay_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     net, manifest = live_network("mean")
     played = [play_round(net)]
     trace, participants = written(tmp_path, net, manifest, played)
@@ -220,6 +223,14 @@ def test_other_data_gives_another_model_and_the_replay_says_so(tmp_path: Path) -
     again = list(replay(read_trace(trace), holders))
 
     assert [one.same for one in again] == [False]
+
+    # The command says in one line what may be the cause.
+    plain = {"participants": {str(id_): asdict(one) for id_, one in holders.items()}}
+    participants.write_text(json.dumps(plain))
+    assert run(["simulate", "--replay", str(trace), "--participants", str(participants)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("not the chain's model") == 1
+    assert "trained with --dp, whose noise nobody can draw again" in said
 
 
 def changed(trace: Path, change: Mapping[str, object]) -> None:
