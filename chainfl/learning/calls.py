@@ -186,9 +186,14 @@ def numbers(source: Source, doing: str, told: Any) -> dict[str, float]:
     if told is None:
         return {}
     try:
-        return {str(name): float(value) for name, value in dict(told).items()}
+        return {str(name): _number(value) for name, value in dict(told).items()}
     except (TypeError, ValueError):
         kind = type(told).__name__
         raise AppError(
             f"{source.main}: {doing} returns a {kind}; return nothing, or a dict of numbers by name"
         ) from None
+
+
+def _number(value: Any) -> float:
+    """A number, also of a tensor that still has its gradients."""
+    return float(value.detach() if isinstance(value, torch.Tensor) else value)

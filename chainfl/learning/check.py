@@ -171,14 +171,15 @@ def _untouched(before: bytes, after: bytes) -> Finding:
 def _outside(app: App, head_D: Flat, job: Job) -> Finding:
     """Whether training changes tensors that are not in the vector: what it learns there is lost."""
     network = app.build()
-    names = {name for name, _ in app.tensors(network)}
+    # A tensor that several names share, such as tied weights, is in the vector under the first of them.
+    places = {tensor.data_ptr() for _, tensor in app.tensors(network)}
     load(app.tensors(network), head_D)
 
     def others() -> dict[str, torch.Tensor]:
         return {
             name: each.detach().clone()
             for name, each in network.state_dict().items()
-            if name not in names and isinstance(each, torch.Tensor) and each.is_floating_point()
+            if isinstance(each, torch.Tensor) and each.is_floating_point() and each.data_ptr() not in places
         }
 
     before = others()

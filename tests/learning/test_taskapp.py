@@ -192,6 +192,19 @@ FOUND = {
         "range",
         NOTE,
     ),
+    "tied weights": (
+        "    return nn.Linear(4, 2)\n",
+        "    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\n"
+        "    net[1].weight = net[0].weight\n    return net\n",
+        "frozen",
+        OK,
+    ),
+    "a loss with its gradients": (
+        "    optimiser.step()\n",
+        "    optimiser.step()\n    return {'train loss': loss}\n",
+        "train",
+        OK,
+    ),
     "NaN": ("    optimiser.step()\n", "    model.weight.data[0, 0] = float('nan')\n", "run", WRONG),
 }
 
