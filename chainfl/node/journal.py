@@ -30,6 +30,7 @@ create table if not exists note (
   chain integer, task blob, account blob, name text, value text not null, primary key (chain, task, account, name)
 ) without rowid;
 """
+_MINE = "where chain = ? and task = ? and account = ?"
 
 
 class SqliteJournal:
@@ -92,18 +93,13 @@ class SqliteJournal:
 
     def noted(self, name: str) -> str | None:
         """The fact of this name, if there is one."""
-        with self._lock:
-            row = self._db.execute(
-                "select value from note where chain = ? and task = ? and account = ? and name = ?",
-                (*self._key, name),
-            ).fetchone()
-        return None if row is None else str(row[0])
+        rows = self._read(f"select value from note {_MINE} and name = ?", (*self._key, name))
+        return str(rows[0][0]) if rows else None
 
     def forget_before(self, round_: int) -> None:
         """Let go of rounds that are over."""
         for table in ("sealed_update", "sealed_scores"):
-            where = "where chain = ? and task = ? and account = ? and round < ?"
-            self._write(f"delete from {table} {where}", (*self._key, round_))
+            self._write(f"delete from {table} {_MINE} and round < ?", (*self._key, round_))
 
     def salt(self, round_: int, phase: Phase) -> Digest:
         """A fresh secret; the round and the phase do not enter it."""
@@ -115,12 +111,12 @@ class SqliteJournal:
         self._db.close()
 
     def _all(self, query: str, round_: int) -> list[tuple[Any, ...]]:
+        return self._read(f"{query} {_MINE} and round = ?", (*self._key, round_))
+
+    def _read(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
-                return self._db.execute(
-                    f"{query} where chain = ? and task = ? and account = ? and round = ?",
-                    (*self._key, round_),
-                ).fetchall()
+                return self._db.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise StoreError(f"journal {self._path}: {error}") from error
 

@@ -1,5 +1,6 @@
 """What is sealed is on disk before anything is sent, and stays until its round is over."""
 
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +55,14 @@ def test_rounds_that_are_over_are_forgotten(tmp_path: Path) -> None:
     kept.forget_before(3)
 
     assert [len(kept.scores(round_)) for round_ in (1, 2, 3)] == [0, 0, 1]
+
+
+def test_a_file_that_is_damaged_later_is_a_named_error_in_every_read(tmp_path: Path) -> None:
+    kept = journal(tmp_path)
+    with sqlite3.connect(tmp_path / "journal.sqlite") as other:
+        for table in ("note", "sealed_update", "sealed_scores"):
+            other.execute(f"drop table {table}")
+
+    for read in (lambda: kept.noted("threads"), lambda: kept.update(3), lambda: kept.scores(3)):
+        with pytest.raises(StoreError, match=r"journal .*journal\.sqlite"):
+            read()
