@@ -1,5 +1,6 @@
 """`chainfl new` and `chainfl app`: learning of one's own, from a template to a rehearsal."""
 
+import shlex
 import shutil
 from importlib import resources
 from pathlib import Path
@@ -47,8 +48,8 @@ def new(name: Path, template: str, as_json: bool) -> int:
 
 
 def _show_new(answer: Report) -> None:
-    app = answer.metrics["app"]
-    click.echo(f"made {app}, a test of it and a README; next:")
+    app = shlex.quote(str(answer.metrics["app"]))
+    click.echo(f"made {answer.metrics['app']}, a test of it and a README; next:")
     click.echo(f"chainfl simulate --app {app} --participants 8 --committee 3 --rounds 3")
     click.echo(f"chainfl app check {app}")
 

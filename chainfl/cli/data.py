@@ -7,7 +7,8 @@ import click
 from chainfl.cli.output import Answer, finish, json_option, print_table
 from chainfl.errors import ChainflError, DataMissingError
 from chainfl.learning.dataset import Dataset
-from chainfl.learning.datasets import SOURCES, data_dir, known_datasets, load
+from chainfl.learning.datasets import OWN_PREFIX, SOURCES, data_dir, known_datasets, load
+from chainfl.names import unknown
 from chainfl.report import Report, narrate, report
 
 _data_option = click.option(
@@ -47,6 +48,10 @@ def check(answer: Answer, names: tuple[str, ...], directory: str | None, as_json
 
     Without NAMES, all of which files are there; those that are missing are shown and do not count as a failure.
     """
+    for name in names:
+        if not name.startswith(OWN_PREFIX) and name not in known_datasets():
+            raise unknown("data set", name, known_datasets())
+
     rows = []
     for name in names or known_datasets():
         narrate(f"{name}: decoding")

@@ -229,12 +229,9 @@ def score(
 
 
 def _read_file(file: Path) -> "ModelFile":
-    from chainfl.codec.model_file import read_model_file
+    from chainfl.workflows.model import read_model
 
-    try:
-        return read_model_file(file.read_bytes())
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}") from None
+    return read_model(file)
 
 
 def _show_score(done: Report) -> None:

@@ -189,7 +189,9 @@ def _header_of(data: bytes) -> dict[str, plain_json.Json]:
     """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if length > _MAX_HEADER_BYTES:
-        raise ModelFileError(f"header: {length} bytes, more than the {_MAX_HEADER_BYTES} allowed")
+        raise ModelFileError(
+            f"not a file of `chainfl model export`: a header of {length} bytes, {_MAX_HEADER_BYTES} are allowed"
+        )
     text = data[_LENGTH_BYTES : _LENGTH_BYTES + length]
     if len(text) < length or len(data) < _LENGTH_BYTES:
         raise ModelFileError(f"header: the file ends after {len(data)} bytes, inside its header")

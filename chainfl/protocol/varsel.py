@@ -96,7 +96,7 @@ def _check(distances_KK: Matrix, internals_K: Sequence[bool], budget: int) -> No
     for i, j in combinations(range(count), 2):
         if distances_KK[i][j] != distances_KK[j][i] or distances_KK[i][j] < 0:
             raise InputError(
-                f"squared distances of updates {i + 1} and {j + 1}: they are not negative and the same both ways"
+                f"squared distances of updates {i + 1} and {j + 1}: give 0 or more, and the same both ways"
             )
     if any(distances_KK[i][i] for i in range(count)):
         raise InputError("the squared distance of an update to itself is 0")

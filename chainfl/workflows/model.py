@@ -235,7 +235,7 @@ def verify_model(
     told = _read_statement(path, statement)
 
     # Damage inside a tensor is named by reading; damage that leaves a well-formed file, by the statement's digests.
-    file = read_model_file(data)
+    file = _parse(path, data)
     if told is not None:
         _expect_told(file, data, told)
     root = merkle.root(file.vector)
@@ -253,6 +253,23 @@ def verify_model(
         _expect_proven(file.about, reader.task, rounds)
         proven_by = "the chain, as the endpoint reports it (not the names of the tensors)"
     return VerifiedModel(file, told, proven_by)
+
+
+def read_model(path: Path) -> ModelFile:
+    """What a model file holds; a refusal names the file.
+
+    Raises:
+        InputError: there is no such file.
+        ModelFileError: it is damaged, changed, or was not written by `chainfl model export`.
+    """
+    return _parse(path, _read_bytes(path))
+
+
+def _parse(path: Path, data: bytes) -> ModelFile:
+    try:
+        return read_model_file(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -280,7 +280,7 @@ def test_an_imprecise_point_is_not_accepted() -> None:
         ([[0, 1], [1, 0]], [True, True], -1, "budget is -1"),
         ([[0, 1]], [True, True], 1, "2 rows of 2"),
         ([[0, 1], [2, 0]], [True, True], 1, "the same both ways"),
-        ([[0, -1], [-1, 0]], [True, True], 1, "not negative"),
+        ([[0, -1], [-1, 0]], [True, True], 1, "give 0 or more"),
         ([[0, 1], [1, 3]], [True, True], 1, "to itself is 0"),
         ([[0, 100, 1], [100, 0, 1], [1, 1, 0]], [True, True, False], 1, "not those of any vectors"),
     ],

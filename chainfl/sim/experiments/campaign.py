@@ -113,8 +113,12 @@ def find_campaign(text: str) -> Campaign:
         path = Path(text)
         try:
             return parse(path.stem, path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: cannot be read: {error}") from None
+        except OSError as error:
+            raise InputError(
+                f"{path}: {error.strerror}; give a name of `chainfl experiment list`, or a file"
+            ) from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not text in UTF-8: {error}") from None
     name, _, group = text.partition("/")
     there = shipped()
     if name not in there:
