@@ -51,6 +51,18 @@ def _played(seeds: Iterator[int], sequences: int, steps: int) -> Counter[str]:
     return seen
 
 
+def _admission_refusals() -> list[str]:
+    """Every way not to be let in, by oneself and by an operator."""
+    shown = ["nothing", "somebody else's proof", "a proof of another role"]
+    shown += ["a proof to another list", "a proof to an open task"]
+    refused = [f"NotAdmitted after {what}{by}" for what in shown for by in ("", " by operator")]
+    refused += [
+        f"{name} after its own proof" for name in ("AlreadyEnrolled", "TooManyInternals", "WrongPhase")
+    ]
+    by_operator = ("NotOperator", "OperatorInUse", "StakeTooLow", "WrongPhase")
+    return refused + [f"{name} after its own proof by operator" for name in by_operator]
+
+
 def _expect_often(seen: Counter[str]) -> None:
     reached = [f"phase {phase.name}" for phase in Phase]
     reached += [
@@ -63,8 +75,9 @@ def _expect_often(seen: Counter[str]) -> None:
     ]
     reached += [f"event {name}" for name in ("Absent", "HeadDropped")]
     reached += [f"operator set in {phase.name}" for phase in Phase if phase is not Phase.ENDED]
+    reached += [f"operator dismissed in {phase.name}" for phase in Phase]
     reached += ["refused NotOperator", "refused OperatorInUse"]
-    reached += ["did enrolAdmitted", "event Admitted", "refused NotAdmitted"]
+    reached += ["did enrolAdmitted", "event Admitted", *_admission_refusals()]
     reached += [
         f"{what} in {phase.name}" for phase in list(Phase)[:7] for what in ("appointed", "internals train")
     ]

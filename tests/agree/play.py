@@ -106,20 +106,36 @@ class Play:
     def enrol(self, task: Address, who: Address) -> None:
         """Take part with what the list asks for; sometimes with nothing, or with what is somebody else's."""
         if not self._is_admitted(task, who, who):
-            self.twin.enrol(who, task)
+            self._count_admission("nothing", self.twin.enrol(who, task))
 
     def _is_admitted(self, task: Address, sender: Address, who: Address) -> bool:
         """Enrol with a proof where there is a list; answers whether that was taken."""
         entries = self.lists.get(task, [])
-        choice = self.random.random()
-        if not entries or choice < 0.1:
+        if self.random.random() < (0.1 if entries else 0.9):
             return False
-        shown = admit(entries, self.random.choice(entries)[0] if choice < 0.2 else who)
+        kind, shown = self._proof(entries, who)
         if shown is None:
             return False
-        if choice > 0.97:
-            shown = Admission(Role(3 - shown.role), shown.proof)
-        return self.twin.enrol_admitted(sender, task, who, shown) is None
+        refusal = self.twin.enrol_admitted(sender, task, who, shown)
+        self._count_admission(f"{kind} by operator" if sender != who else kind, refusal)
+        return refusal is None
+
+    def _proof(self, entries: list[Entry], who: Address) -> tuple[str, Admission | None]:
+        """What somebody shows: mostly its own proof, else somebody else's, another list's or another role's."""
+        choice = self.random.random()
+        if not entries or choice < 0.06:
+            other = [(each, Role.PARTICIPANT) for each in self.people]
+            return "a proof to another list" if entries else "a proof to an open task", admit(other, who)
+        if choice < 0.14:
+            other_one = self.random.choice([each for each, _ in entries if each != who])
+            return "somebody else's proof", admit(entries, other_one)
+        shown = admit(entries, who)
+        if shown is not None and choice > 0.95:
+            return "a proof of another role", Admission(Role(3 - shown.role), shown.proof)
+        return "its own proof", shown
+
+    def _count_admission(self, kind: str, refusal: str | None) -> None:
+        self.twin.seen[f"{refusal or 'admitted'} after {kind}"] += 1
 
     # Operators
 
@@ -129,12 +145,17 @@ class Play:
         self.twin.set_operator(who, task, key)
         if self._is_admitted(task, key, who):
             return
-        if self.twin.enrol_for(key, task, who) is not None:
+        refusal = self.twin.enrol_for(key, task, who)
+        self._count_admission("nothing by operator", refusal)
+        if refusal is not None:
             self.enrol(task, who)
 
     def change_operator(self, task: Address) -> None:
         """Somebody names another operator, none, or one that is not free; somebody accepts who may or may not."""
-        who = self.random.choice([*self.people, STRANGER])
+        owners = list(self.task(task).operator_of)
+        who = self.random.choice(
+            owners if owners and self.random.random() < 0.3 else [*self.people, STRANGER]
+        )
         bound = self.task(task).operator_of.get(who)
         choice = self.random.random()
         key = self.random.choice(self.keys)
@@ -149,7 +170,7 @@ class Play:
             self.twin.set_operator(who, task, key)
         if self.random.random() < 0.9:
             self._is_admitted(task, key, who)
-            self.twin.enrol_for(key, task, who)
+            self._count_admission("nothing by operator", self.twin.enrol_for(key, task, who))
 
     def hand(self, task: Address, who: Address) -> Address:
         """Who acts for a participant: mostly its operator, if it has one."""
@@ -200,10 +221,18 @@ class Play:
         if ours.round.phase is Phase.ENDED:
             self.twin.seen["phase ENDED"] += 1
             self.twin.refund(SPONSOR, task)
+            self._join_what_has_ended(task)
             for who in ours.addresses:
                 self.twin.leave(who, task)
         if self.random.random() < 0.5:
             self._take_out(task)
+
+    def _join_what_has_ended(self, task: Address) -> None:
+        """Nobody enrols in an ended task; operators are still dismissed, and none is accepted any more."""
+        log = len(self.twin.world.log)
+        self.enrol(task, self.random.choice(self.people))
+        self.change_operator(task)
+        self._count_operators(log, Phase.ENDED)
 
     def _take_out(self, task: Address) -> None:
         """Everybody takes all stake out, as far as unbonding and the round let it."""
@@ -258,10 +287,9 @@ class Play:
         steps[round_.phase](task, zeal)
         after = self.task(task).round
         assert (after.number, after.attempt, after.phase) >= before
+        self._count_operators(log, before[2])
         for _, event in self.twin.world.log[log:]:
             self.twin.seen[f"event {type(event).__name__}"] += 1
-            if isinstance(event, OperatorSet):
-                self.twin.seen[f"operator set in {before[2].name}"] += 1
             if isinstance(event, Absent) and event.times == MOST_MISSED:
                 self.twin.seen["put out"] += 1
             if isinstance(event, Silent) and event.phase is Phase.TALLY and event.id in round_.order:
@@ -271,6 +299,12 @@ class Play:
                 self.twin.seen["void"] += 1
             elif getattr(event, "outcome", None) is Outcome.FINAL:
                 self.twin.seen["final"] += 1
+
+    def _count_operators(self, log: int, phase: Phase) -> None:
+        for _, event in self.twin.world.log[log:]:
+            if isinstance(event, OperatorSet):
+                what = "set" if any(event.operator) else "dismissed"
+                self.twin.seen[f"operator {what} in {phase.name}"] += 1
 
     def _each(
         self, task: Address, zeal: float, actors: Sequence[Address], act: Callable[[Address], None]
