@@ -16,7 +16,16 @@ HOME = Path(".chainfl") / "demo"
     epilog="Example: chainfl demo --rule fedrob:b=1 --rounds 2",
 )
 @click.option(
-    "--rule", default="softmax", show_default=True, help="Aggregation rule, such as fedrob:b=1,alpha=0.9."
+    "--story",
+    type=click.Choice(["open", "selfish"]),
+    default="open",
+    show_default=True,
+    help="Anybody may judge, or three internals of a stakeholder do (docs/selfish.md).",
+)
+@click.option(
+    "--rule",
+    help="Aggregation rule, such as fedrob:b=1,alpha=0.9.",
+    show_default="softmax; the selfish story has its own",
 )
 @click.option(
     "--rounds",
@@ -32,19 +41,21 @@ HOME = Path(".chainfl") / "demo"
     help=f"Leave the chain running afterwards, with a dashboard to look at [folder: {HOME}].",
 )
 @json_option
-def demo(rule: str, rounds: int, home: Path | None, keep: bool, as_json: bool) -> int:
+def demo(story: str, rule: str | None, rounds: int, home: Path | None, keep: bool, as_json: bool) -> int:
     """Train with 12 participants on a chain of this machine, catch a lying miner, audit every round."""
     import time
 
     from chainfl.devnet.demo import run_demo
     from chainfl.protocol.terms import parse_rule
 
-    parse_rule(rule)  # refused before anything is started
+    if rule is not None:
+        parse_rule(rule)  # refused before anything is started
     started = time.perf_counter()
     folder = HOME if keep and home is None else home
-    result = run_demo(rule, rounds, narrate, home=folder, keep=keep)
+    result = run_demo(rule, rounds, narrate, story=story, home=folder, keep=keep)
     metrics: dict[str, object] = {
-        "rule": rule,
+        "story": story,
+        "rule": result.rule,
         "rounds": result.rounds,
         "gas": {str(number): gas for number, gas in result.gas.items()},
         "earned_wei": {name: str(wei) for name, wei in result.earned.items()},
@@ -52,6 +63,7 @@ def demo(rule: str, rounds: int, home: Path | None, keep: bool, as_json: bool) -
         "audit": {str(number): verdict for number, verdict in result.audit.items()},
         "convicted": result.convicted,
         "test_accuracy": result.accuracy,
+        "comparison": result.comparison,
         "dashboard": result.dashboard or None,
     }
     answer = report("demo", metrics, ok=result.ok, seconds=time.perf_counter() - started)

@@ -22,10 +22,9 @@ from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc, outside
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import Manifest
-from chainfl.codec.text import ETHER
+from chainfl.devnet.cast import Cast, open_cast
 from chainfl.devnet.processes import (
     Devnet,
-    Person,
     clear,
     enrol,
     make_keys,
@@ -36,20 +35,19 @@ from chainfl.devnet.processes import (
     stop,
 )
 from chainfl.devnet.story import Story
-from chainfl.errors import LedgerError
+from chainfl.errors import InputError, LedgerError
 from chainfl.execution import floats, head_model
 from chainfl.protocol.events import LieProven, RoundEnded
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import earnings
-from chainfl.sim.replay import DEVNET_SEED, participants_of
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import OnProgress
 from chainfl.workflows.audit import AuditedRound, audit, trace_task
-from chainfl.workflows.sponsor import Terms
 
-PARTICIPANTS, HOSTILE = 12, 3
-HOSTILE_STAKE = ETHER * 4 // 3
-HONEST_STAKE = 4 * ETHER
+OPEN, SELFISH = "open", "selfish"
+"""Whoever has stake judges; or a stakeholder's own clients do (docs/selfish.md)."""
+STORIES = (OPEN, SELFISH)
+INTERNAL_MARK = "^"
 SECONDS_PER_ROUND = 120
 
 
@@ -58,12 +56,15 @@ class DemoResult:
     """What the demonstration showed."""
 
     rounds: list[dict[str, object]] = field(default_factory=list)
+    rule: str = ""
     gas: dict[int, int] = field(default_factory=dict)
     earned: dict[str, int] = field(default_factory=dict)
     stake: dict[str, int] = field(default_factory=dict)
     audit: dict[int, str] = field(default_factory=dict)
     accuracy: float = 0.0
     convicted: list[str] = field(default_factory=list)
+    comparison: dict[str, list[float]] = field(default_factory=dict)
+    """Accuracies of other methods on the same data, where the story compares them."""
     home: str = ""
     dashboard: str = ""
 
@@ -73,40 +74,26 @@ class DemoResult:
         return bool(self.convicted) and bool(self.audit) and set(self.audit.values()) == {Verdict.OK.value}
 
 
-def people_of(rounds: int) -> list[Person]:
-    """Nine honest, three hostile with a tenth of the stake; the last round's first proposer is set to lie."""
-    names = ["ada", "ben", "cleo", "dan", "eve", "finn", "gus", "hana", "ivo", "mal", "max", "moe"]
-    hostile = names[PARTICIPANTS - HOSTILE :]
-    return [
-        Person(
-            name,
-            HOSTILE_STAKE if name in hostile else HONEST_STAKE,
-            "label-flip" if name in hostile else None,
-            rounds,
-        )
-        for name in names
-    ]
-
-
-def demo_terms(rule: str, rounds: int) -> Terms:
-    """A small model on the embedded digits, a short window for challenges, and 0.2 ether a round."""
-    return Terms(
-        rule=rule,
-        rounds=rounds,
-        escrow=rounds * ETHER // 5,
-        learning_rate=0.3,
-        local_epochs=2,
-        challenge_seconds=6,
-    )
-
-
 def run_demo(
-    rule: str, rounds: int, on_progress: OnProgress, *, home: Path | None = None, keep: bool = False
+    rule: str | None,
+    rounds: int,
+    on_progress: OnProgress,
+    *,
+    story: str = OPEN,
+    home: Path | None = None,
+    keep: bool = False,
 ) -> DemoResult:
-    """Play `rounds` rounds and one more, in which the miner lies; with `keep` the chain stays up, with a dashboard."""
+    """Play `rounds` rounds and one more, in which the miner lies; with `keep` the chain stays up, with a dashboard.
+
+    Raises:
+        InputError: the story has a rule of its own, and another was given.
+    """
+    if story == SELFISH and rule is not None:
+        raise InputError(
+            "--story selfish has a rule of its own, which its internals judge by: leave out --rule"
+        )
     folder = home.resolve() if home is not None else Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
     clear(folder)
-    people = people_of(rounds + 1)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
     process, url = start_anvil(folder, 1)
@@ -114,7 +101,7 @@ def run_demo(
     net.started("anvil", process.pid)
 
     try:
-        result = _play(net, people, demo_terms(rule, rounds + 1), on_progress)
+        result = _play(net, _cast(story, rule, folder, rounds + 1), on_progress)
         if keep:
             stop(net, keep=["anvil"])
             result.dashboard = start_api(net, on_progress)
@@ -131,29 +118,54 @@ def run_demo(
     return result
 
 
-def _play(net: Devnet, people: Sequence[Person], terms: Terms, on_progress: OnProgress) -> DemoResult:
-    w3 = open_rpc(net.rpc_url)
-    keys = make_keys(Path(net.home), ["sponsor", *(person.name for person in people)])
-    on_progress(f"anvil at {net.rpc_url}; deploying the contracts")
-    created = open_task(net, w3, keys, people, terms, on_progress)
+def _cast(story: str, rule: str | None, folder: Path, rounds: int) -> Cast:
+    if story != SELFISH:
+        return open_cast(rule or "softmax", rounds)
 
-    on_progress(f"starting a process for each of {len(people)} participants (hostile ones are marked *)")
-    for number, person in enumerate(people):
-        start_node(net, person, number, len(people), "iid", DEVNET_SEED)
-    enrol(net, w3, keys, people, on_progress)
+    from chainfl.devnet.selfish import selfish_cast
+
+    return selfish_cast(folder, rounds)
+
+
+def _play(net: Devnet, cast: Cast, on_progress: OnProgress) -> DemoResult:
+    w3 = open_rpc(net.rpc_url)
+    home = Path(net.home)
+    keys = make_keys(home, ["sponsor", *cast.names])
+    terms = cast.terms_for(home, keys)
+    on_progress(f"anvil at {net.rpc_url}; deploying the contracts")
+    created = open_task(net, w3, keys, cast.people, terms, on_progress)
+
+    marks = "hostile ones are marked *" + (f", internals {INTERNAL_MARK}" if cast.internals else "")
+    on_progress(f"starting a process for each of {len(cast.people)} participants ({marks})")
+    for person in cast.people:
+        one = cast.described[person.name]
+        start_node(
+            net,
+            person,
+            one.client,
+            one.clients,
+            one.partition,
+            one.partition_seed,
+            {"master-seed": one.master_seed, "dataset": one.dataset},
+        )
+    enrol(net, w3, keys, cast.people, on_progress, cast.entries(keys))
     on_progress("all are enrolled; those that enrolled after the first draw had opened join from round 2 on")
 
-    names = {bytes(address_of(keys[person.name])): person.name for person in people}
-    hostile = frozenset(a for a, n in names.items() for p in people if p.name == n and p.attack)
+    names = {bytes(address_of(keys[name])): name for name in cast.names}
+    hostile = frozenset(account for account, name in names.items() if name in cast.hostile)
+    marked = {account: _marked(cast, name) for account, name in names.items()}
 
     reader = TaskReader(w3, created.address, net.chain_id, created.block)
-    story = Story(reader.created, names, hostile, on_progress)
+    story = Story(reader.created, marked, hostile, on_progress)
 
     _follow(net, w3, reader, story, on_progress)
 
-    result = DemoResult([asdict(facts) for facts in story.rounds], home=net.home)
+    result = DemoResult([asdict(facts) for facts in story.rounds], terms.rule, home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
     _sum_up(net, w3, reader, names, result, on_progress)
+    _write_replay(home, reader, cast)
+    if cast.internals:
+        _compare(result, terms.rounds, on_progress)
 
     captured = [str(facts.number) for facts in story.rounds if facts.is_captured]
     if captured:
@@ -212,18 +224,28 @@ def _sum_up(
         f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on"
     )
     on_progress("audit: every round redone from the chain and the blobs alone")
-    _write_trace(Path(net.home), reader, list(names.values()))
     for one in audit(reader, DirectoryStore(Path(net.home) / "store")):
         result.audit[one.played.number] = one.verdict.value
         on_progress(f"  round {one.played.number}: {_say(one)}")
 
 
-def _write_trace(home: Path, reader: TaskReader, names: Sequence[str]) -> None:
+def _marked(cast: Cast, name: str) -> str:
+    return f"{name}{INTERNAL_MARK}" if name in cast.internals else name
+
+
+def _compare(result: DemoResult, rounds: int, on_progress: OnProgress) -> None:
+    """The other methods on the same data, in the simulator."""
+    from chainfl.devnet.selfish import compare, tell_comparison
+
+    result.comparison = compare(rounds)
+    tell_comparison(result.comparison, result.accuracy, on_progress)
+
+
+def _write_replay(home: Path, reader: TaskReader, cast: Cast) -> None:
     """What `chainfl simulate --replay` needs to play this run again."""
     trace = trace_task(reader, DirectoryStore(home / "store"))
     (home / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
-    people = participants_of(names, dict.fromkeys(names[PARTICIPANTS - HOSTILE :], "label-flip"))
-    (home / "participants.json").write_text(json.dumps(people), encoding="utf-8")
+    (home / "participants.json").write_text(json.dumps(cast.participants()), encoding="utf-8")
 
 
 def _say(one: AuditedRound) -> str:

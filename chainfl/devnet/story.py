@@ -38,6 +38,8 @@ class RoundSummary:
     hostile_committee: int = 0
     committee: list[str] = field(default_factory=list)
     miner: str = ""
+    attested: list[int] = field(default_factory=list)
+    """Of each attempt, how many validators attested its model."""
     finders: list[str] = field(default_factory=list)
     convicted: list[str] = field(default_factory=list)
     paid: dict[str, int] = field(default_factory=dict)
@@ -76,6 +78,8 @@ class Story:
 
         fold(self.task, event, block_number)
         self.task.events = []
+        if isinstance(event, events.LieProven):
+            self._tell_quorum()
         if isinstance(event, events.Tallied) and event.shares and not self.task.config.rule.is_on_ranks:
             self._tell_shares(event)
 
@@ -111,6 +115,12 @@ class Story:
         if losses:
             self._say("losses", "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items()))
 
+    def _tell_quorum(self) -> None:
+        facts = self.rounds[-1]
+        attested, size = facts.attested[-1], len(facts.committee)
+        missed = "" if 2 * attested > size else ", no quorum"
+        self._say("quorum", f"{attested} of {size} attested the wrong model{missed}")
+
     def _tell_shares(self, event: events.Tallied) -> None:
         facts = self.rounds[-1]
         pairs = list(zip(self.task.round.order, event.shares[1:], strict=True))
@@ -131,6 +141,9 @@ class Story:
             self.rounds[-1].head_loss = event.head_score / WAD
         elif isinstance(event, events.Proposed):
             self.rounds[-1].miner = self._name(event.id)
+            self.rounds[-1].attested.append(0)
+        elif isinstance(event, events.Voted):
+            self.rounds[-1].attested[-1] += event.attests
         elif isinstance(event, events.LieProven):
             self.rounds[-1].finders.append(self.name_of(event.finder))
         elif isinstance(event, events.Convicted):

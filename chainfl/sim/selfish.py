@@ -62,6 +62,8 @@ class SelfishSetup:
     experiment: Selfish
     clients: Sequence[Samples]
     tests: Sequence[Samples]
+    judges: Sequence[Samples] = ()
+    """What each internal client scores updates on; nothing: what it trains on."""
 
     @property
     def external(self) -> int:
@@ -126,7 +128,8 @@ def _softmax(setup: SelfishSetup, head_D: Flat, round_: int) -> Step:
 
     # What a committee judges on a chain are the bytes that were submitted.
     submitted = [decode(encode(row, experiment.scale), experiment.scale) for row in rows]
-    judged = score_many(experiment.model, submitted, setup.clients[: experiment.internal])
+    judges = setup.judges or setup.clients[: experiment.internal]
+    judged = score_many(experiment.model, submitted, judges)
     scores_KM = [[loss_score(each.loss) for each in row] for row in judged]
     statistic = Statistic.MEAN if values["mean"] else Statistic.MEDIAN
     shares = judged_shares(scores_KM, int(values["beta"] * WAD), statistic)

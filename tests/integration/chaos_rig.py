@@ -215,10 +215,6 @@ class Rig:
 
     def kill_anvil(self) -> Callable[[], None]:
         """SIGKILL to the endpoint, just after its chain was written to disk; answers how it comes back."""
-        # A state written while a block is made can hold what a transaction did without the block that it stands in.
-        # Without auto-mining, the block asked for is behind all that were being made.
-        self.chain.rpc("evm_setAutomine", [False])
-        self.chain.rpc("evm_mine", [])
         state, lead = self.chain.rpc("anvil_dumpState", []), self.lead()
         number = self.chain.w3.eth.block_number
         file = self.home / "chain-state.json"

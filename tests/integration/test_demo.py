@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from chainfl.devnet.selfish import HONEST, INTERNALS
 from tests.processes import chainfl
+
+HELPING = HONEST[:3]
+"""Outsiders who hold all digits."""
 
 
 @pytest.mark.slow
@@ -42,6 +46,41 @@ def test_the_demonstration_convicts_the_liar_and_its_replay_gives_the_same_model
     assert again["ok"]
     roots = [one["model_root"] for one in again["metrics"]["rounds"]]
     assert roots == [one["model_root"] for one in metrics["rounds"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_selfish_story_pays_who_helps_and_a_wrong_model_gets_no_quorum(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    home = tmp_path / "demo"
+
+    shown = chainfl("demo", "--story", "selfish", "--rounds", "1", "--home", str(home))
+
+    metrics = shown["metrics"]
+    rounds, found = metrics["rounds"], metrics["comparison"]
+    assert shown["ok"]
+    assert [one["outcome"] for one in rounds] == ["final"] * 2
+    assert set(metrics["audit"].values()) == {"ok"}
+    for one in rounds:
+        assert sorted(one["committee"]) == [f"{name}^" for name in INTERNALS]
+        parts = {name.rstrip("^*"): share for name, share in one["shares"].items()}
+        assert sum(parts.get(name, 0) for name in HELPING) > 0.5 > 0.05 > one["hostile_share"]
+
+    # The wrong model of the last round is convicted; nobody inside attested it, and most attest the one after it.
+    wrong, right = rounds[-1]["attested"]
+    assert (wrong, len(metrics["convicted"]), rounds[-1]["attempts"]) == (0, 1, 2)
+    assert 2 * right > len(INTERNALS)
+
+    assert metrics["test_accuracy"] > found["VaRSeL"][0] + 0.05
+    assert metrics["test_accuracy"] > found["local training"][0] + 0.1
+    assert _still_running(home) == []
+
+    told = ("--replay", str(home / "trace.json"), "--participants", str(home / "participants.json"))
+    again = chainfl("simulate", *told)
+
+    assert [one["model_root"] for one in again["metrics"]["rounds"]] == [one["model_root"] for one in rounds]
 
 
 def _still_running(home: Path) -> list[str]:
