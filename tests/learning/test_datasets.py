@@ -23,7 +23,7 @@ from chainfl.learning.partition import partition
 from chainfl.learning.sources import cache, cifar, covtype, idx, imdb, shakespeare
 from chainfl.learning.sources.files import digest, unpack
 from chainfl.learning.sources.known import DIGESTS
-from chainfl.sim.selfish_tests import tests_of
+from chainfl.sim import selfish_tests
 
 
 def write_idx(path: Path, array: Array) -> Path:
@@ -325,7 +325,7 @@ def test_the_first_clients_of_a_cast_are_roles_of_one_play_and_are_tested_on_the
     roles = [np.unique(plays.groups["role"][rows]).tolist() for rows in parts]
     assert roles[:2] == [[6], [7]]
     assert len({role for (role,) in roles}) == 9
-    tests = tests_of(plays, plays.rows(parts[0]))
+    tests = selfish_tests.tests_of(plays, plays.rows(parts[0]))
     assert len(tests) > 0
     assert set(plays.test_groups["role"][tests.rows].tolist()) == {6}
     with pytest.raises(PartitionError, match=r"play 3 has 2 roles with at least 10 samples, 3 are needed"):
