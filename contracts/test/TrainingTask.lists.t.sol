@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {ITrainingTask, Role, TaskConfig} from "../src/interfaces/ITrainingTask.sol";
+import {List} from "./List.sol";
+import {TaskTest} from "./TaskScene.t.sol";
+
+/// @notice A task with a list: accounts 1 to 4 are internals, of whom three fit in, 5 to 8 are participants.
+contract TrainingTaskListsTest is TaskTest {
+    bytes32[8] private _leaves;
+
+    function setUp() public override {
+        super.setUp();
+        for (uint256 i = 0; i < 8; ++i) {
+            _leaves[i] = List.leaf(_account(i + 1), _roleOf(i + 1));
+        }
+        TaskConfig memory terms = _terms();
+        terms.admissionRoot = List.root(_leaves);
+        (terms.minInternals, terms.internalsTrain) = (2, true);
+        _task = _create(terms);
+    }
+
+    function test_enrol_withoutAProof_reverts() external {
+        _stake(1);
+
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(1)));
+        vm.prank(_account(1));
+        _task.enrol();
+    }
+
+    function testFuzz_enrolAdmitted_withAnotherProof_reverts(uint256 who, uint256 place) external {
+        (who, place) = (_bound(who, 1, 9), _bound(place, 1, 8));
+        vm.assume(who != place);
+        _stake(who);
+
+        bytes32[] memory proof = List.proof(_leaves, place - 1);
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
+        vm.prank(_account(who));
+        _task.enrolAdmitted(_account(who), _roleOf(place), proof);
+    }
+
+    function testFuzz_enrolAdmitted_withASpoiltProof_reverts(uint256 who, uint256 at, bytes32 sibling)
+        external
+    {
+        (who, at) = (_bound(who, 1, 8), _bound(at, 0, 2));
+        bytes32[] memory proof = List.proof(_leaves, who - 1);
+        vm.assume(proof[at] != sibling);
+        _stake(who);
+
+        proof[at] = sibling;
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
+        vm.prank(_account(who));
+        _task.enrolAdmitted(_account(who), _roleOf(who), proof);
+    }
+
+    function testFuzz_enrolAdmitted_inAnotherRole_reverts(uint256 who, bool isNone) external {
+        who = _bound(who, 1, 8);
+        _stake(who);
+        Role other = _roleOf(who) == Role.Internal ? Role.Participant : Role.Internal;
+
+        bytes32[] memory proof = List.proof(_leaves, who - 1);
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
+        vm.prank(_account(who));
+        _task.enrolAdmitted(_account(who), isNone ? Role.None : other, proof);
+    }
+
+    function test_enrolAdmitted_ofOneInternalTooMany_revertsAndAParticipantStillJoins() external {
+        for (uint256 who = 1; who <= 3; ++who) {
+            _join(who);
+        }
+        _stake(4);
+
+        bytes32[] memory proof = List.proof(_leaves, 3);
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.TooManyInternals.selector, 3));
+        vm.prank(_account(4));
+        _task.enrolAdmitted(_account(4), Role.Internal, proof);
+        _join(5);
+
+        vm.assertEq(_task.accountCount(), 4);
+        vm.assertEq(_task.internals().length, 3);
+    }
+
+    function test_leave_ofAnInternal_keepsItsSeatForIt() external {
+        _join(1);
+        _join(2);
+
+        vm.prank(_account(1));
+        _task.leave();
+
+        vm.assertEq(_task.internals().length, 2);
+        vm.prank(_account(1));
+        _task.enrol();
+        vm.assertEq(_task.internals().length, 2);
+        vm.assertEq(_task.account(_account(1)).id, 1);
+    }
+
+    function test_enrolAdmitted_byAnOperator_givesTheIdToItsOwner() external {
+        address key = _account(20);
+        _stake(5);
+        vm.prank(_account(5));
+        _registry.setOperator(address(_task), key);
+
+        bytes32[] memory proof = List.proof(_leaves, 4);
+        vm.prank(key);
+        _task.enrolAdmitted(_account(5), Role.Participant, proof);
+
+        vm.assertEq(_task.accountOf(1), _account(5));
+        vm.assertEq(_task.account(key).id, 0);
+    }
+
+    function test_enrolAdmitted_byAKeyThatNobodyNamed_reverts() external {
+        _stake(5);
+
+        bytes32[] memory proof = List.proof(_leaves, 4);
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotOperator.selector, _account(5)));
+        vm.prank(_account(20));
+        _task.enrolAdmitted(_account(5), Role.Participant, proof);
+    }
+
+    function test_enrolFor_byAParticipant_reverts() external {
+        _join(5);
+        _join(6);
+        vm.prank(_account(6));
+        _registry.setOperator(address(_task), _account(5));
+
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.OperatorInUse.selector, _account(5)));
+        vm.prank(_account(5));
+        _task.enrolFor(_account(6));
+    }
+
+    function test_operator_namedAfterTheDraw_actsFromTheNextRoundOn() external {
+        for (uint256 who = 1; who <= 6; ++who) {
+            if (who != 4) _join(who);
+        }
+        _task.draw(_seedHeader());
+        address key = _account(20);
+        vm.prank(_account(1));
+        _registry.setOperator(address(_task), key);
+        vm.prank(key);
+        _task.enrolFor(_account(1));
+
+        vm.expectRevert();
+        vm.prank(key);
+        _task.commitUpdate(1, bytes32(uint256(1)));
+
+        (address owner, uint48 since,) = _task.operates(key);
+        vm.assertEq(owner, _account(1));
+        vm.assertEq(since, 2);
+    }
+
+    function _join(uint256 who) private {
+        _stake(who);
+        bytes32[] memory proof = List.proof(_leaves, who - 1);
+        vm.prank(_account(who));
+        _task.enrolAdmitted(_account(who), _roleOf(who), proof);
+    }
+
+    function _stake(uint256 who) private {
+        vm.deal(_account(who), 1 ether);
+        vm.prank(_account(who));
+        _registry.allocate{value: 1 ether}(address(_task), 1 ether);
+    }
+
+    function _roleOf(uint256 who) private pure returns (Role) {
+        return who <= 4 ? Role.Internal : Role.Participant;
+    }
+}
