@@ -124,7 +124,11 @@ class TaskReader:
         if newest.parent != self._head:
             self._drop_reorged()
         if until >= self._next_block:
-            self._read_until(until, newest)
+            try:
+                self._read_until(until, newest)
+            except LedgerLieError as error:
+                self._expect_standing(newest, error)
+                raise
 
         self._head = newest.hash
         self.newest_block = newest.number
@@ -216,6 +220,17 @@ class TaskReader:
         """A block's hash, None where the endpoint does not have the block."""
         block = read_block(self._w3, number)
         return block.hash if block is not None else None
+
+    def _expect_standing(self, newest: Block, error: LedgerLieError) -> None:
+        """Events that do not follow what was read before are no lie where the chain was reorganised in between.
+
+        Raises:
+            LedgerError: the newest block is another now; the next look goes back to where both chains part.
+        """
+        if self.block_hash(newest.number) != newest.hash:
+            raise LedgerError(
+                f"{name_of(self._w3)} went on with another block {newest.number} while events were read: retrying"
+            ) from error
 
     def _expect_ahead(self, until: int) -> None:
         newest = read_head(self._w3).number
