@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from math import isfinite
 from typing import TypeVar
 
 from chainfl.errors import InputError, UnknownNameError
@@ -37,10 +38,10 @@ def find(kind: str, name: str, own: Mapping[str, T], group: str) -> T:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The refusal of an unknown name, which lists the known ones and points to the nearest."""
-    names = sorted(known)
-    return UnknownNameError(
-        f"no {kind} is called {name!r}; there are: {', '.join(names)}{nearest(name, names)}"
-    )
+    names = sorted(set(known))
+    there = f"there are: {', '.join(names)}" if names else "there are none"
+    # Of `name:key=number` only the name can be misspelt here.
+    return UnknownNameError(f"no {kind} is called {name!r}; {there}{nearest(name.partition(':')[0], names)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -70,4 +71,6 @@ def parse_call(
             values[key] = float(value)
         except ValueError:
             raise InputError(f"{kind} {text!r}: {key} must be a number, not {value!r}") from None
+        if not isfinite(values[key]):
+            raise InputError(f"{kind} {text!r}: {key} must be a finite number, not {value!r}")
     return name, values

@@ -114,8 +114,10 @@ def honest(code: int, counts: Counts) -> Counts:
     return counts if code == 0 or counts.failed else counts + Counts(failed=1)
 
 
-def checks(depth: str, junit: Path, site: Path, workers: int) -> list[Check]:
-    """Every check, cheapest first."""
+def checks(depth: str, junit: Path, site: Path, workers: int, coverage: bool = False) -> list[Check]:
+    """Every check, cheapest first; with `coverage` those alone that count what the unit tests reach."""
+    if coverage:
+        return coverage_checks(junit)
     return [
         lint("ruff check", "lint", BIN / "ruff", "check", "."),
         lint("ruff format", "lint", BIN / "ruff", "format", "--check", "."),
@@ -144,6 +146,25 @@ def contract_checks(depth: str) -> list[Check]:
         lint("forge build", "contracts", forge, "build", "--deny", "warnings", folder=CONTRACTS),
         lint("contract artifacts", "contracts", PYTHON, ROOT / "scripts" / "build_contracts.py", *fresh),
         Check("forge test", "contracts", test, forge_tests, CONTRACTS, streams=True),
+    ]
+
+
+def coverage_checks(junit: Path) -> list[Check]:
+    """The unit tests with lines and branches counted, in one process, and the floor in pyproject.toml."""
+    tests = (
+        "pytest",
+        "-q",
+        "-rs",
+        "-m",
+        SELECTION["fast"],
+        "--ignore=tests/integration",
+        f"--junitxml={junit}",
+    )
+    run_tests = (PYTHON, "-m", "coverage", "run", "-m", *tests)
+    floor = (PYTHON, "-m", "coverage", "report", "--format=total")
+    return [
+        Check("unit tests, counted", "python", run_tests, pytest_tests(junit), streams=True),
+        Check("coverage floor", "python", floor, one, streams=True),
     ]
 
 
@@ -221,6 +242,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", choices=("lint", "contracts", "python", "mutants"), help="one group of checks"
     )
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="only: what the unit tests reach, against the floor in pyproject.toml",
+    )
     parser.add_argument("--workers", type=int, default=2, help="pytest processes side by side (default 2)")
     parser.set_defaults(depth="default")
     return parser.parse_args(arguments)
@@ -229,16 +255,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the checks asked for; 0 when nothing failed."""
     asked = parse(arguments)
+    depth = "fast" if asked.coverage else asked.depth
     environment = {
         **os.environ,
-        "FOUNDRY_PROFILE": asked.depth,
-        "CHAINFL_TEST_DEPTH": asked.depth,
+        "FOUNDRY_PROFILE": depth,
+        "CHAINFL_TEST_DEPTH": depth,
         "PYTHONUNBUFFERED": "1",
         "NO_MKDOCS_2_WARNING": "1",
     }
 
     with tempfile.TemporaryDirectory(prefix="chainfl-test-") as folder:
-        planned = checks(asked.depth, Path(folder) / "junit.xml", Path(folder) / "site", asked.workers)
+        places = (Path(folder) / "junit.xml", Path(folder) / "site")
+        planned = checks(depth, *places, asked.workers, asked.coverage)
         outcomes = [run(each, environment) for each in planned if asked.only in {None, each.group}]
 
     for outcome in outcomes:

@@ -58,6 +58,10 @@ def test_the_workflow_tries_the_wheel_with_every_python_that_the_package_takes()
     assert jobs(WORKFLOWS[0])["test"]["strategy"]["matrix"]["python"] == classifiers[:2]
 
 
+def test_the_workflow_holds_the_floor_of_coverage() -> None:
+    assert ".ci/run --coverage" in [step.get("run") for step in jobs(WORKFLOWS[0])["coverage"]["steps"]]
+
+
 def test_only_the_job_that_publishes_gets_a_token_and_it_waits_for_the_tests() -> None:
     found = jobs(WORKFLOWS[1])
 

@@ -13,6 +13,8 @@ from chainfl.errors import InputError
 from chainfl.report import Report, report
 
 TEMPLATES: Final = ("vision", "text", "tabular", "lora")
+FIRST: Final = {"lora": "python NAME/make_base.py"}
+"""What a template needs before it runs: adapters need a base model, and this makes a small one."""
 
 
 @click.command(short_help="Start an app of your own.", epilog="Example: chainfl new digits --template vision")
@@ -31,25 +33,30 @@ def new(name: Path, template: str, as_json: bool) -> int:
         raise InputError(f"{name} exists already: give another name")
 
     source = resources.files("chainfl") / "templates"
+    step = FIRST.get(template, "").replace("NAME", shlex.quote(str(name)))
     try:
         name.mkdir(parents=True)
         for folder in ("common", template):
             for file in (source / folder).iterdir():
                 if file.is_file():
                     text = file.read_text(encoding="utf-8").replace("NAME", str(name))
+                    text = text.replace("FIRST\n", f"{step}\n" if step else "")
                     (name / file.name).write_text(text, encoding="utf-8")
     except OSError as error:
         # Half a folder would be in the way of the next try.
         shutil.rmtree(name, ignore_errors=True)
         raise InputError(f"{name}: {error.strerror}") from None
 
-    answer = report("new", {"folder": str(name), "template": template, "app": str(name / "app.py")})
+    made = {"folder": str(name), "template": template, "app": str(name / "app.py"), "first": step or None}
+    answer = report("new", made)
     return finish(answer, as_json, _show_new)
 
 
 def _show_new(answer: Report) -> None:
     app = shlex.quote(str(answer.metrics["app"]))
     click.echo(f"made {answer.metrics['app']}, a test of it and a README; next:")
+    if answer.metrics["first"]:
+        click.echo(answer.metrics["first"])
     click.echo(f"chainfl simulate --app {app} --participants 8 --committee 3 --rounds 3")
     click.echo(f"chainfl app check {app}")
 

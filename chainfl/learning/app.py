@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from chainfl.codec import records
 from chainfl.errors import AppError, LengthError, RecordError
@@ -76,6 +77,12 @@ class App:
             raise AppError(
                 f"{self.source.main}: model() returns a {type(found).__name__}, not a torch module"
             )
+        for name, tensor in chain(found.named_parameters(), found.named_buffers()):
+            if is_lazy(tensor) or tensor.is_meta:
+                raise AppError(
+                    f"{self.source.main}: {name} has no values yet: build it whole in model(); a model with lazy "
+                    "layers is called once on an example, one on the meta device gets real values"
+                )
         return found
 
     def initial(self) -> Flat:
@@ -99,6 +106,11 @@ class App:
 
         # Refused here, before a round depends on it: an empty part trains on nothing and scores nothing.
         for what, samples in zip(("to train on", "held out"), found, strict=True):
+            if isinstance(samples, Iterator):
+                raise AppError(
+                    f"{self.source.main}: data() gives a {type(samples).__name__} of samples {what}, which is empty "
+                    "after its first use: give a Dataset, a DataLoader or a list"
+                )
             if count(samples) == 0:
                 raise AppError(f"{self.source.main}: data() gives no samples {what}")
         return found[0], found[1]
@@ -177,6 +189,7 @@ class App:
                 raise AppError(
                     f"{self.source.main}: parameters() yields {name!r}, which is no floating tensor"
                 )
+        self._expect_real(network)
 
         # Sorted by name, so that the layout does not depend on the order in which the user's code yields.
         found.sort(key=lambda pair: pair[0])
@@ -186,6 +199,17 @@ class App:
         if not found:
             raise AppError(f"{self.source.main}: nothing in the model is trainable")
         return found
+
+    def _expect_real(self, network: nn.Module) -> None:
+        """Refuse what the default of `parameters` would silently leave out of the vector."""
+        if "parameters" in self.functions:
+            return
+        for name, tensor in network.named_parameters():
+            if tensor.requires_grad and tensor.is_complex():
+                raise AppError(
+                    f"{self.source.main}: {name} is complex, and only real tensors are trained together: hold its two "
+                    "parts in one real tensor (torch.view_as_complex makes it complex in forward)"
+                )
 
     def _say(self, text: str) -> None:
         _log.info("%s: %s", self.name, text)

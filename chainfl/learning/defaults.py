@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from chainfl.errors import AppError
 from chainfl.learning.calls import Context
@@ -60,6 +60,8 @@ def _loader(samples: Any, batch: int, **options: Any) -> Any:
         return samples
     if isinstance(samples, tuple):
         samples = torch.utils.data.TensorDataset(*(torch.as_tensor(each) for each in samples))
+    if isinstance(samples, IterableDataset):
+        options.pop("shuffle", None)  # it comes in the order that it has
     return DataLoader(samples, batch, **options)
 
 

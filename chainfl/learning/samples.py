@@ -1,6 +1,6 @@
 """Samples as apps hand them on: anything with a length and places; counted, cut and dealt without opening a sample.
 
-A torch Dataset, a DataLoader, tensors or arrays, a tuple of those side by side, a list, a pandas frame.
+A torch Dataset, a DataLoader, tensors or arrays, a tuple or a dict of those side by side, a list, a pandas frame.
 """
 
 from collections.abc import Mapping
@@ -31,11 +31,13 @@ def count(samples: Any) -> int | None:
     held = (
         samples.dataset if is_loader else samples
     )  # a DataLoader counts batches, its data set counts samples
+    if isinstance(held, Mapping):
+        held = tuple(held.values())
     if isinstance(held, tuple) and held and all(hasattr(each, "__len__") for each in held):
         held = held[0]
     try:
         return len(held)
-    except TypeError:
+    except (TypeError, NotImplementedError):
         return None
 
 
@@ -49,6 +51,8 @@ def take(samples: Any, rows: Rows) -> Any:
         return Samples(samples.x, samples.y, samples.rows[rows])
     if isinstance(samples, tuple):
         return tuple(take(each, rows) for each in samples)
+    if isinstance(samples, Mapping):  # columns by name
+        return {name: take(each, rows) for name, each in samples.items()}
     if isinstance(samples, list):
         return [samples[int(row)] for row in rows]
     if hasattr(samples, "iloc"):

@@ -59,16 +59,16 @@ def forget_logs(receipts: Any) -> Any:
     [
         (
             about("eth_getBlockByNumber", lambda b: b | {"timestamp": "0x1"}),
-            r"header of block \d+: the endpoint's words",
+            r"header of block \d+: the endpoint's answers",
         ),
         (
             about("eth_getBlockByNumber", lambda b: b | {"hash": "0x" + "11" * 32}),
             r"header of block \d+: the endpoint",
         ),
-        (about("eth_getBlockReceipts", forget_logs), r"receipts of block \d+: the endpoint's words"),
+        (about("eth_getBlockReceipts", forget_logs), r"receipts of block \d+: the endpoint's answers"),
         (
             about("eth_getBlockReceipts", lambda found: found[:-1]),
-            r"receipts of block \d+: the endpoint's words",
+            r"receipts of block \d+: the endpoint's answers",
         ),
         (
             about("eth_getProof", lambda p: p | {"accountProof": p["accountProof"][:-1]}),

@@ -43,6 +43,15 @@ def test_poisoned_samples_are_the_clean_ones_and_stamped_copies() -> None:
     assert poisoned.x[2].sum() == 16 * 255
 
 
+def test_samples_to_stamp_are_not_the_first_of_ordered_data() -> None:
+    by_label = Samples(np.arange(10, dtype=np.float32).repeat(4).reshape(10, 4), np.arange(10), np.arange(10))
+
+    poisoned = poison_with(by_label, Trigger(target=0, part=0), 0.3)
+
+    assert poisoned.x[10:, 1].tolist() == [0, 3, 6]
+    assert poisoned.y[10:].tolist() == [0, 0, 0]
+
+
 def test_success_is_measured_on_stamped_samples_of_other_labels() -> None:
     measured = triggered(Samples(IMAGES, LABELS, np.arange(4)), Trigger(target=2))
 

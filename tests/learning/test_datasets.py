@@ -5,6 +5,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from chainfl.learning.partition import partition
 from chainfl.learning.sources import cache, cifar, covtype, idx, imdb, shakespeare
 from chainfl.learning.sources.files import digest, unpack
 from chainfl.learning.sources.known import DIGESTS
-from chainfl.sim.selfish_tests import tests_of
+from chainfl.sim import selfish_tests
 
 
 def write_idx(path: Path, array: Array) -> Path:
@@ -325,7 +326,7 @@ def test_the_first_clients_of_a_cast_are_roles_of_one_play_and_are_tested_on_the
     roles = [np.unique(plays.groups["role"][rows]).tolist() for rows in parts]
     assert roles[:2] == [[6], [7]]
     assert len({role for (role,) in roles}) == 9
-    tests = tests_of(plays, plays.rows(parts[0]))
+    tests = selfish_tests.tests_of(plays, plays.rows(parts[0]))
     assert len(tests) > 0
     assert set(plays.test_groups["role"][tests.rows].tolist()) == {6}
     with pytest.raises(PartitionError, match=r"play 3 has 2 roles with at least 10 samples, 3 are needed"):
@@ -421,6 +422,17 @@ def test_own_data_with_its_own_test_part_is_taken_as_it_is(tmp_path: Path) -> No
     assert own.classes == 6
 
 
+@pytest.mark.parametrize("width", [np.int8, np.int16, np.uint32, np.uint64])
+def test_tokens_may_be_integers_of_any_width(tmp_path: Path, width: Any) -> None:
+    np.savez(tmp_path / "own.npz", x=np.arange(80).reshape(20, 4).astype(width), y=np.arange(20) % 3 + 1)
+
+    own = datasets.load(f"npz:{tmp_path / 'own.npz'}")
+
+    assert own.x.dtype == np.int64
+    assert own.x[0].tolist() == [4, 5, 6, 7]
+    assert own.classes == 4
+
+
 X, Y = np.ones((4, 2), np.float32), np.zeros(4, np.int64)
 
 
@@ -435,7 +447,10 @@ X, Y = np.ones((4, 2), np.float32), np.zeros(4, np.int64)
         ({"x": X * np.nan, "y": Y}, "NaN"),
         ({"x": X.astype(np.complex64), "y": Y}, "samples are complex64"),
         ({"x": X[:, 0], "y": Y}, "do not match"),
-        ({"x": X, "y": Y - 1}, "not within 0"),
+        ({"x": X, "y": Y - 1}, "y holds -1; number the values from 0"),
+        ({"x": X, "y": np.array(["cat", "dog", "cat", "dog"])}, "number the values alike for all"),
+        ({"x": X.astype(np.int16) - 3, "y": Y}, "x holds -2: integers are tokens, from 0; save numbers as"),
+        ({"x": np.full((4, 2), 2**63, np.uint64), "y": Y}, "x holds 9223372036854775808: integers are"),
         ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "not alike"),
         ({"x": X, "y": Y, "client": Y[:2]}, "2 owners for 4 samples"),
         ({"x": np.array([{}, {}, {}, {}], object), "y": Y}, "not a usable .npz"),

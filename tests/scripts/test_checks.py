@@ -1,7 +1,9 @@
 """scripts/test itself: its last line must never hide a failure."""
 
+import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +74,34 @@ def test_the_output_of_a_failed_check_is_kept_and_counted(capsys: pytest.Capture
     assert outcome.counts == Counts(failed=1)
     assert outcome.output == "what went wrong\n"
     assert "FAILED" in capsys.readouterr().out
+
+
+def test_coverage_counts_the_unit_tests_and_then_holds_the_floor(tmp_path: Path) -> None:
+    counted, floor = checks.checks("fast", tmp_path / "junit.xml", tmp_path / "site", 2, coverage=True)
+    settings = tomllib.loads((checks.ROOT / "pyproject.toml").read_text())["tool"]["coverage"]
+
+    assert counted.command[1:4] == ("-m", "coverage", "run")
+    assert {checks.SELECTION["fast"], "--ignore=tests/integration"} <= set(counted.command)
+    assert floor.command[1:4] == ("-m", "coverage", "report")
+    assert settings["run"] == {"branch": True, "source": ["chainfl"]}
+    assert settings["report"]["fail_under"] > 80
+
+
+def test_below_the_floor_coverage_fails(tmp_path: Path) -> None:
+    (tmp_path / "half.py").write_text("def never() -> int:\n    number = 1\n    return number\n")
+    settings = tmp_path / "settings"
+    coverage = (sys.executable, "-m", "coverage")
+
+    def report(floor: int) -> Counts:
+        settings.write_text(f"[run]\ndata_file = {tmp_path}/data\n[report]\nfail_under = {floor}\n")
+        subprocess.run(
+            [*coverage, "run", f"--rcfile={settings}", tmp_path / "half.py"], check=True, timeout=60
+        )
+        command = (*coverage, "report", f"--rcfile={settings}", "--format=total")
+        return checks.run(checks.Check("floor", "python", command, one), os.environ).counts
+
+    assert report(33) == Counts(passed=1)
+    assert report(34) == Counts(failed=1)
 
 
 def test_depths_select_more_and_more() -> None:

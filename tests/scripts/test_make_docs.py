@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ from chainfl.node.settings import NodeSettings
 from chainfl.sim.experiments.campaign import shipped
 from chainfl.sim.experiments.results import read_results
 from scripts import make_docs, record_demo
-from scripts.pages import api, cli, costs, picture, results, selfish, terminal
+from scripts.pages import api, badges, cli, costs, picture, results, selfish, terminal
 from scripts.pages.terminal import Said
 
 GAS = """
@@ -29,6 +30,22 @@ GAS = """
 |---|---|---|---|---|
 | proof, K = 20 | 5 | 6 | 7,000 | kept |
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("licence", badges.licence),
+        ("python", badges.pythons),
+        ("workflow", badges.workflow),
+        ("coverage", badges.coverage),
+    ],
+)
+def test_the_readme_says_of_each_badge_what_is_on_it(name: str, make: Callable[[], str]) -> None:
+    drawn = ElementTree.fromstring(make())
+    readme = (make_docs.DOCS.parent / "README.md").read_text(encoding="utf-8")
+
+    assert f'badge-{name}.svg" height="20" alt="{drawn.get("aria-label")}">]' in readme
 
 
 @pytest.mark.parametrize("name", make_docs.PAGES)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chainfl.cli.app import run
+from chainfl.cli.apps import TEMPLATES
 
 ROOT = Path(__file__).resolve().parents[2]
 FEW = ["--participants", "5", "--committee", "3", "--rounds", "2", "--min-updates", "1"]
@@ -173,6 +174,20 @@ def test_what_an_app_cannot_do_is_refused_in_one_line(
     assert code == 2
     assert says in told["error"]["message"]
     assert "please report it" not in told["error"]["message"]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_readme_of_a_new_app_names_each_step_that_its_template_needs(
+    template: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(new(tmp_path, template, capsys)).parent
+    assert run(["new", str(tmp_path / "other"), "--template", template]) == 0
+    told = capsys.readouterr().out.splitlines()
+    steps = (folder / "README.md").read_text().split("```")[1].strip().splitlines()
+
+    assert steps[-4].startswith(f"chainfl app check {folder}/app.py")
+    assert steps[:-4] == ([f"python {folder}/make_base.py"] if template == "lora" else [])
+    assert (told[1] == f"python {tmp_path}/other/make_base.py") == (template == "lora")
 
 
 def test_a_new_app_is_never_written_over_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

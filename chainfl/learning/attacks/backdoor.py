@@ -51,12 +51,16 @@ class Trigger:
 
 
 def poison_with(samples: Samples, trigger: Trigger, part: float) -> Samples:
-    """The first `part` of the samples again, stamped and with the target label, after all the clean ones."""
+    """`part` of the samples again, stamped and with the target label, after all the clean ones.
+
+    They are taken at even distances: data are often ordered by label, and the first ones might all have the target's.
+    """
     count = max(1, int(len(samples) * part))
     clean_x = samples.x[samples.rows]
     clean_y = samples.y[samples.rows]
+    chosen = np.arange(count) * len(samples) // count
 
-    x = np.concatenate([clean_x, trigger.stamped(clean_x[:count])])
+    x = np.concatenate([clean_x, trigger.stamped(clean_x[chosen])])
     y = np.concatenate([clean_y, np.full(count, trigger.target, clean_y.dtype)])
     return Samples(x, y, np.arange(len(y)))
 

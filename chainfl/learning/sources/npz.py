@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from chainfl.errors import DataCorruptError, DataMissingError
-from chainfl.learning.dataset import Array, Dataset
+from chainfl.learning.dataset import TOKEN_DTYPES, Array, Dataset
 from chainfl.learning.sources.files import load_npz
 
 NAMES = ("x", "y", "x_test", "y_test", "client")
@@ -19,7 +19,7 @@ def load_own(text: str) -> Dataset:
         DataMissingError: there is no such file.
         DataCorruptError: an array is missing, or shapes or types do not fit; says which.
     """
-    path = Path(text).expanduser()
+    path = Path(text.replace("\0", "?")).expanduser()
     if not path.is_file():
         raise DataMissingError(f"data set npz:{text}: no such file; give npz:PATH of an .npz with x and y")
     arrays = load_npz(path)
@@ -42,15 +42,31 @@ def _convert(path: Path, name: str, array: Array) -> Array:
     if name not in ("x", "x_test"):
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise DataCorruptError(
-                f"{path}: {name} is {array.dtype}{list(array.shape)}, not a list of integers"
+                f"{path}: {name} is {array.dtype}{list(array.shape)}, not a list of integers; "
+                "number the values alike for all participants: 0, 1, 2, …"
             )
+        if name != "client" and int(array.min(initial=0)) < 0:
+            raise DataCorruptError(f"{path}: {name} holds {array.min()}; number the values from 0")
         return array.astype(np.int64)
+    if array.dtype.kind in "iu" and array.dtype != np.uint8:
+        return _tokens(path, name, array)
     if array.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
             array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise DataCorruptError(f"{path}: {name} holds NaN, infinite or too large values")
     return np.ascontiguousarray(array)
+
+
+def _tokens(path: Path, name: str, array: Array) -> Array:
+    """Integers of any width but a byte's, as one of the widths that tokens have."""
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    if low < 0 or high > np.iinfo(np.int64).max:
+        odd = low if low < 0 else high
+        raise DataCorruptError(
+            f"{path}: {name} holds {odd}: integers are tokens, from 0; save numbers as float, pixels as uint8"
+        )
+    return np.ascontiguousarray(array if array.dtype in TOKEN_DTYPES else array.astype(np.int64))
 
 
 def _split(path: Path, arrays: dict[str, Array]) -> dict[str, Array]:

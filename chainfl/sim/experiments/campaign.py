@@ -1,7 +1,7 @@
 """A campaign as its TOML file says it: groups of cells, sizes, papers' numbers and claims (docs/campaigns.md)."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from chainfl.errors import InputError
 from chainfl.names import unknown
+from chainfl.sim.experiments import forms
 
 SIZES: Final = ("smoke", "small", "paper")
 KINDS: Final = ("network", "selfish", "traffic")
@@ -16,6 +17,7 @@ VERBS: Final = ("first", "order", "over", "along", "across", "level", "decays", 
 
 SHAPES: Final = ("cliff", "falls", "flat", "peak", "rises")
 TABLES: Final = ("ranks", "ratio", "worst", "reach", "clients")
+FIGURES: Final = ("bars", "axis")
 
 _TOP = ("title", "paper", "about", "kind", "seeds", "base", "sizes", "axes", "groups", "tables", "claims")
 _GROUP = ("title", "kind", "set", "sizes", "axes", "more_axes", "paper", "figure")
@@ -138,19 +140,16 @@ def parse(name: str, source: str) -> Campaign:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"campaign {name}: no TOML: {error}") from None
 
-    _check_keys(f"campaign {name}", plain, _TOP)
+    forms.check_keys(f"campaign {name}", plain, _TOP)
     kind = str(plain.get("kind", "network"))
     axes = _axes(name, plain.get("axes", {}))
-    sizes = _tables(f"campaign {name}: sizes", plain.get("sizes", {}))
+    sizes = forms.of_size(f"campaign {name}: sizes", plain.get("sizes", {}))
     groups = {
         key: _group(f"campaign {name}: group {key}", key, each, kind, axes)
-        for key, each in _tables(f"campaign {name}: groups", plain.get("groups", {"all": {}})).items()
+        for key, each in forms.tables(f"campaign {name}: groups", plain.get("groups", {"all": {}})).items()
     }
     tables = _list(name, "tables", plain.get("tables", []))
     claims = _list(name, "claims", plain.get("claims", []))
-    seeds = plain.get("seeds", 1)
-    if not isinstance(seeds, int) or seeds < 1:
-        raise InputError(f"campaign {name}: seeds must be a number of at least 1, not {seeds!r}")
 
     campaign = Campaign(
         name=name,
@@ -158,8 +157,8 @@ def parse(name: str, source: str) -> Campaign:
         paper=str(plain.get("paper", "")),
         about=str(plain.get("about", "")),
         kind=kind,
-        seeds=seeds,
-        base=_table(f"campaign {name}: base", plain.get("base", {})),
+        seeds=forms.seeds(f"campaign {name}", plain.get("seeds", 1)),
+        base=forms.table(f"campaign {name}: base", plain.get("base", {})),
         sizes=sizes,
         groups=groups,
         tables=tuple(_said_table(name, place, each) for place, each in enumerate(tables, 1)),
@@ -171,27 +170,28 @@ def parse(name: str, source: str) -> Campaign:
 
 
 def _group(where: str, name: str, plain: Settings, kind: str, axes: dict[str, dict[str, Any]]) -> Group:
-    _check_keys(where, plain, _GROUP)
+    forms.check_keys(where, plain, _GROUP)
     own = str(plain.get("kind", kind))
-    if own not in KINDS:
-        raise unknown("kind of group", own, KINDS)
+    figure = str(plain.get("figure", "bars"))
+    forms.check_known(where, "kind of group", own, KINDS)
+    forms.check_known(where, "figure", figure, FIGURES)
     return Group(
         name=name,
         title=str(plain.get("title", name)),
         kind=own,
-        settings=_table(f"{where}: set", plain.get("set", {})),
-        sizes=_tables(f"{where}: sizes", plain.get("sizes", {})),
+        settings=forms.table(f"{where}: set", plain.get("set", {})),
+        sizes=forms.of_size(f"{where}: sizes", plain.get("sizes", {})),
         axes=(_axes(where, plain["axes"]) if "axes" in plain else axes)
         | _axes(where, plain.get("more_axes", {})),
-        paper=_table(f"{where}: paper", plain.get("paper", {})),
-        figure=str(plain.get("figure", "bars")),
+        paper=forms.paper_numbers(f"{where}: paper", plain.get("paper", {})),
+        figure=figure,
     )
 
 
 def _axes(where: str, plain: Any) -> dict[str, dict[str, Any]]:
     """Axes by name, each with its values by label; a list labels its values by themselves."""
     axes = {}
-    for axis, values in _table(f"{where}: axes", plain).items():
+    for axis, values in forms.table(f"{where}: axes", plain).items():
         if isinstance(values, list):
             values = {str(value): value for value in values}
         if not isinstance(values, dict) or not values:
@@ -202,22 +202,29 @@ def _axes(where: str, plain: Any) -> dict[str, dict[str, Any]]:
 
 def _claim(name: str, place: int, plain: Any) -> Settings:
     where = f"campaign {name}: claim {place}"
-    claim = _table(where, plain)
-    _check_keys(where, claim, (*_CLAIM, *_CLAIM_MORE))
+    claim = forms.table(where, plain)
+    forms.check_keys(where, claim, (*_CLAIM, *_CLAIM_MORE))
     verbs = [verb for verb in VERBS if verb in claim]
     if len(verbs) != 1 or "text" not in claim:
         raise InputError(f"{where}: needs a text and exactly one of: {', '.join(VERBS)}")
+    forms.check_values(where, claim, (*forms.TEXTS, "level"))
+    if "untested" not in claim and not named_groups(claim):
+        raise InputError(f"{where}: needs a group or groups that it is about")
+    if "measure" in claim:
+        forms.check_known(where, "measure", claim["measure"], forms.MEASURES)
+    if "decays" in claim:
+        forms.check_known(where, "series", claim["decays"], forms.SERIES)
     return claim
 
 
 def _said_table(name: str, place: int, plain: Any) -> Settings:
     where = f"campaign {name}: table {place}"
-    table = _table(where, plain)
-    _check_keys(where, table, _TABLE)
+    table = forms.table(where, plain)
+    forms.check_keys(where, table, _TABLE)
     if not {"title", "kind", "groups"} <= table.keys():
         raise InputError(f"{where}: needs a title, a kind and groups")
-    if table["kind"] not in TABLES:
-        raise unknown("kind of table", str(table["kind"]), TABLES)
+    forms.check_values(where, table)
+    forms.check_known(where, "kind of table", table["kind"], TABLES)
     if table["kind"] == "ratio" and len(table["groups"]) % 2:
         raise InputError(f"{where}: a ratio's groups are named in pairs, upper and lower")
     if table["kind"] == "reach" and not isinstance(table.get("level"), float):
@@ -226,12 +233,38 @@ def _said_table(name: str, place: int, plain: Any) -> Settings:
 
 
 def _check_groups(campaign: Campaign) -> None:
+    where = f"campaign {campaign.name}"
+    if not campaign.groups:
+        raise InputError(f"{where}: [groups] is empty: name a group, or leave the table out")
+    for name, group in campaign.groups.items():
+        axis = next(iter(group.axes), "")
+        for size in group.sizes:
+            forms.check_known(f"{where}: group {name}", "size", size, campaign.sizes or SIZES)
+        for label in group.paper:
+            forms.check_known(
+                f"{where}: group {name}: paper", f"label of axis {axis}", label, group.axes.get(axis, {})
+            )
+    for size, settings in campaign.sizes.items():
+        _check_left_out(f"{where}: sizes: {size}: leave_out", campaign, settings.get("leave_out", {}))
+
     for said in (*campaign.claims, *campaign.tables):
-        for group in named_groups(said):
-            if group not in campaign.groups:
-                raise unknown(f"group of campaign {campaign.name}", str(group), campaign.groups)
+        for each in named_groups(said):
+            if each not in campaign.groups:
+                raise unknown(f"group of campaign {campaign.name}", each, campaign.groups)
     for place, claim in enumerate(campaign.claims, 1):
         _check_labels(f"campaign {campaign.name}: claim {place}", campaign, claim)
+
+
+def _check_left_out(where: str, campaign: Campaign, left_out: Settings) -> None:
+    """A label must be of some group's axis: one that no group has would leave out nothing."""
+    axes: dict[str, list[str]] = {}
+    for group in campaign.groups.values():
+        for axis, values in group.axes.items():
+            axes.setdefault(axis, []).extend(values)
+    for axis, labels in left_out.items():
+        forms.check_known(where, "axis", axis, axes)
+        for label in labels:
+            forms.check_known(where, f"label of axis {axis}", label, axes[axis])
 
 
 def named_groups(said: Settings) -> list[str]:
@@ -249,40 +282,19 @@ def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
         axes = campaign.groups[name].axes
         axis = str(claim.get("axis", next(iter(axes), "")))
         if "along" in claim:
-            _check_known(where, f"axis of group {name}", claim["along"], axes)
+            forms.check_known(where, f"axis of group {name}", claim["along"], axes)
         elif labels:
-            _check_known(where, f"axis of group {name}", axis, axes)
+            forms.check_known(where, f"axis of group {name}", axis, axes)
         for label in labels:
-            _check_known(where, f"label of axis {axis} of group {name}", label, axes[axis])
+            forms.check_known(where, f"label of axis {axis} of group {name}", label, axes[axis])
         for other, label in claim.get("of", {}).items():
-            _check_known(where, f"axis of group {name}", other, axes)
-            _check_known(where, f"label of axis {other} of group {name}", label, axes[other])
+            forms.check_known(where, f"axis of group {name}", other, axes)
+            forms.check_known(where, f"label of axis {other} of group {name}", label, axes[other])
         if "near_paper" in claim and str(claim["level"]) not in campaign.groups[name].paper:
             raise InputError(f"{where}: group {name} has no number of the paper for {claim['level']}")
-
-
-def _check_known(where: str, what: str, name: Any, known: Iterable[str]) -> None:
-    if str(name) not in known:
-        raise InputError(f"{where}: {unknown(what, str(name), known)}")
-
-
-def _check_keys(where: str, plain: Settings, known: Iterable[str]) -> None:
-    for key in plain:
-        if key not in known:
-            raise InputError(f"{where}: {unknown('key', key, known)}")
 
 
 def _list(name: str, key: str, plain: Any) -> list[Any]:
     if not isinstance(plain, list):
         raise InputError(f"campaign {name}: {key} are written [[{key}]]")
     return plain
-
-
-def _table(where: str, plain: Any) -> dict[str, Any]:
-    if not isinstance(plain, dict):
-        raise InputError(f"{where} must be a table, not {plain!r}")
-    return plain
-
-
-def _tables(where: str, plain: Any) -> dict[str, dict[str, Any]]:
-    return {str(key): _table(f"{where}: {key}", each) for key, each in _table(where, plain).items()}

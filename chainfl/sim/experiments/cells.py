@@ -12,6 +12,7 @@ from chainfl.errors import ChainflError, InputError
 from chainfl.learning.recipe import Recipe
 from chainfl.names import unknown
 from chainfl.sim.experiment import Experiment, Selfish, identity
+from chainfl.sim.experiments import forms
 from chainfl.sim.experiments.campaign import Campaign, Group
 
 FRAMEWORKS: Final = ("typical-fl", "cmfl", "braintorrent", "gossipfl")
@@ -121,7 +122,7 @@ def _combinations(
     usual = campaign.base if group.kind == campaign.kind else {}
     of_size = campaign.sizes.get(size, {}) if group.kind == campaign.kind else {"seeds": 1}
     shared = {**usual, **group.settings, **of_size, **group.sizes.get(size, {})}
-    seeds = shared.pop("seeds", campaign.seeds)
+    seeds = forms.seeds(f"{campaign.name}/{group.name}", shared.pop("seeds", campaign.seeds))
     left_out = shared.pop("leave_out", {})
     for chosen in product(*(values.items() for values in group.axes.values())):
         labels = tuple(zip(group.axes, (label for label, _ in chosen), strict=True))
@@ -139,6 +140,9 @@ def _experiment(where: str, kind: str, settings: Mapping[str, Any]) -> AnyExperi
     own = {each.name for each in fields(type_)} - {"recipe"}
     in_recipe = set() if kind == "traffic" else {each.name for each in fields(Recipe)} - own
 
+    for short, long in ALIASES[kind].items():
+        if short in settings and long in settings:
+            raise BadNameError(f"{where}: {short} and {long} are the same setting: give one of them")
     given = {ALIASES[kind].get(name, name): value for name, value in settings.items()}
     for name, value in given.items():
         if name not in own | in_recipe:

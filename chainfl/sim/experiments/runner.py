@@ -190,9 +190,8 @@ def _outcomes(plan: Plan, cells: Sequence[Cell]) -> Iterable[Outcome] | Iterator
 def _refusal(impossible: dict[str, str]) -> str:
     shown = [f"{name}: {why}" for name, why in list(impossible.items())[:5]]
     more = f"; and {len(impossible) - 5} more" if len(impossible) > 5 else ""
-    return (
-        f"{len(impossible)} cells cannot be run: {'; '.join(shown)}{more} (--skip-impossible runs the others)"
-    )
+    count = f"{len(impossible)} cell{'s' if len(impossible) > 1 else ''}"
+    return f"{count} cannot be run: {'; '.join(shown)}{more} (--skip-impossible runs the others)"
 
 
 def _line(number: int, total: int, outcome: Outcome, seconds: float) -> str:

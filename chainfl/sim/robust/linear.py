@@ -183,13 +183,16 @@ def fools_gold(mixes: Mixes, values: Values) -> Weights:
 
 
 def bulyan_choice(mixes: Mixes, f: int) -> list[int]:
-    """Krum again and again without the one it chose, until J - 2f are chosen (El Mhamdi et al., ICML 2018)."""
+    """Krum again and again without the one it chose, until J - 2f are chosen (El Mhamdi et al., ICML 2018).
+
+    Where so few are left that Krum would add no distance, the nearest one counts: the order of updates must not choose.
+    """
     left = list(range(len(mixes)))
     squared_JJ = distances_of(mixes.gram)
     chosen: list[int] = []
     while len(chosen) < len(mixes) - 2 * f:
         among = squared_JJ[np.ix_(left, left)].tolist()
-        best = krum(among, f, 1).index(True) if len(left) > f + 2 else 0
+        best = krum(among, min(f, len(left) - 3), 1).index(True) if len(left) > 2 else 0
         chosen.append(left.pop(best))
     return chosen
 

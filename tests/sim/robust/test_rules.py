@@ -8,7 +8,8 @@ import pytest
 
 from chainfl.codec.vector import encode
 from chainfl.errors import InputError, UnknownNameError
-from chainfl.sim.robust.linear import first_direction, majority_cluster
+from chainfl.sim.robust.geometry import Mixes
+from chainfl.sim.robust.linear import bulyan_choice, first_direction, majority_cluster
 from chainfl.sim.robust.table import BEHIND, OWN, PRE, Proof, pipeline_of
 from chainfl.types import Id
 from tests.sim.robust.steps import SCALE, combined, step_of, updates_of
@@ -92,6 +93,15 @@ def test_bulyan_by_hand() -> None:
     found = float(step_of("bulyan:f=1", updates_of(steps))[0])
 
     assert found in (pytest.approx(3.0, abs=1e-5), pytest.approx(4.0, abs=1e-5))
+
+
+@pytest.mark.parametrize("place", [0, 3, 6])
+def test_bulyan_does_not_choose_an_outlier_for_its_place(place: int) -> None:
+    # With f = 1 the last choice is among three, for which Krum's formula would add no distance at all.
+    steps = [[1.0], [2], [3], [4], [5], [6]]
+    steps.insert(place, [1000])
+
+    assert place not in bulyan_choice(Mixes.of(updates_of(steps)), 1)
 
 
 def test_divide_and_conquer_drops_who_lies_farthest_along_the_first_axis() -> None:
