@@ -221,7 +221,9 @@ def reorganise(rig: Rig, _: Fault, __: Task) -> Undo | None:
     newest = rig.chain.w3.eth.block_number
     if newest - REORG_DEPTH <= max(rig.restarted_at, rig.first_block):
         return None
-    rig.chain.rpc("anvil_reorg", [REORG_DEPTH, []])
+    rig.stop_mining()
+    rig.chain.rpc("anvil_reorg", [rig.chain.w3.eth.block_number - newest + REORG_DEPTH, []])
+    rig.chain.rpc("evm_setAutomine", [True])
     return lambda: None
 
 

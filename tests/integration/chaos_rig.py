@@ -213,6 +213,15 @@ class Rig:
 
         await_that(have_met, 30, "a connection between the daemons")
 
+    def stop_mining(self) -> None:
+        """No block is being made when this returns: anvil does not wait for one before it writes down or drops blocks.
+
+        The state would have what a transaction did, and no block the transaction: a chain that cannot be.
+        """
+        self.chain.rpc("evm_setAutomine", [False])
+        # The block asked for is made after all that were being made.
+        self.chain.rpc("evm_mine", [])
+
     def kill_anvil(self) -> Callable[[], None]:
         """SIGKILL to the endpoint, just after its chain was written to disk; answers how it comes back."""
         state, lead = self.chain.rpc("anvil_dumpState", []), self.lead()
