@@ -75,10 +75,13 @@ def export(
 ) -> int:
     """Write the model of a final round as safetensors, from chain and store alone, and a statement of its origin."""
     from chainfl.store.address import open_store
+    from chainfl.tools import require_package
     from chainfl.workflows.model import export_model, write_export
 
     if app is None and (peft or onnx or dataset):
         raise InputError("--peft and --onnx need the task's app: give --app FILE")
+    if app is not None:
+        require_package("torch", "train")  # before a model is fetched, not after
     signer = _signer(keystore, password_file)
     exported = export_model(task.open_reader(), open_store(store), out.name, number, signer, limits)
     beside = write_export(exported, out)

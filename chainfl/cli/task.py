@@ -72,10 +72,12 @@ def create(
     from chainfl.chain.reader import read_call
     from chainfl.chain.send import checksum
     from chainfl.store.address import open_store
+    from chainfl.tools import require_package
     from chainfl.workflows.sponsor import at_least, check_terms, prepare_task
 
     at = parse_address(factory)
     check_keystore(keystore)
+    require_package("torch", "train")  # it builds the first model
     blobs = open_store(store)
     connection = connect(rpc_url, chain_id)
     (floor,) = read_call(connection.w3, "TaskFactory", at, "phaseFloor")

@@ -32,6 +32,16 @@ CHAIN = [
     "dir:s",
 ]
 ADDRESS = "0x" + "11" * 20
+EXPORT = [
+    "--rpc-url",
+    "http://127.0.0.1:1",
+    "--store",
+    "dir:s",
+    "--out",
+    "m.safetensors",
+    "--app",
+    "mine/app.py",
+]
 
 NEEDING = {
     "simulate": ["simulate", "--rounds", "1"],
@@ -39,6 +49,30 @@ NEEDING = {
     "an experiment": ["experiment", "run", "cmfl-smoke"],
     "app check": ["app", "check", "mine/app.py"],
     "model score": ["model", "score", "model.safetensors", "--app", "mine/app.py"],
+    "simulate a chain's rounds": [
+        "simulate",
+        "--replay",
+        "t.json",
+        "--participants",
+        "p.json",
+        "--store",
+        "dir:s",
+    ],
+    "task create": ["task", "create", "--factory", ADDRESS, "--escrow", "1", *CHAIN],
+    "task create for an app": [
+        "task",
+        "create",
+        "--factory",
+        ADDRESS,
+        "--escrow",
+        "1",
+        "--app",
+        "mine/app.py",
+        "--dry-run",
+        *CHAIN,
+    ],
+    "model export to ONNX": ["model", "export", "--task", ADDRESS, *EXPORT, "--onnx", "m.onnx"],
+    "devnet join": ["devnet", "join", "--app", "mine/app.py", "--home", "net"],
     "node run": ["node", "run", "--task", ADDRESS, *CHAIN],
     "devnet": ["devnet", "up", "--home", "net"],
     "demo": ["demo", "--home", "net"],
