@@ -366,7 +366,7 @@ def judged(folder: Path, claim: str, values: dict[str, list[float]]) -> Any:
     for cell in expand(plan.campaign, "small")[0]:
         known = values.get(f"{cell.group} {dict(cell.labels)['rule']}", [])
         if cell.seed < len(known):
-            shown = {"measures": {"last": known[cell.seed]}, "series": {"w": [2.0, known[cell.seed]]}}
+            shown = {"measures": {"last": known[cell.seed]}, "series": {"loss": [2.0, known[cell.seed]]}}
             plain = {"key": cell.key(), **shown, "outside_bounds": None, "seconds": 1.0}
             (folder / CELLS / f"{cell.key()}.json").write_text(json.dumps(plain))
     (found,) = judge(read_results(folder))
@@ -433,19 +433,34 @@ def test_a_label_moves_across_groups(tmp_path: Path, shape: str, verdict: str) -
     assert part.why == "softmax was not run in c"
 
 
-def test_ranks_over_some_of_the_settings_prove_nothing(tmp_path: Path) -> None:
+def test_ranks_over_some_settings_decide_when_the_others_cannot_change_it(tmp_path: Path) -> None:
     claim = 'groups = ["a", "b", "c"]\nranks = "softmax"'
 
-    part = judged(tmp_path / "part", claim, in_groups(a=BETTER, b=BETTER))
-    whole = judged(tmp_path / "whole", claim, in_groups(a=BETTER, b=BETTER, c=WORSE))
+    found = {
+        name: judged(tmp_path / name, claim, in_groups(**groups))
+        for name, groups in {
+            "open": {"a": BETTER},
+            "enough": {"a": BETTER, "b": BETTER},
+            "lost": {"a": WORSE, "b": WORSE},
+            "whole": {"a": BETTER, "b": BETTER, "c": WORSE},
+        }.items()
+    }
 
-    assert part.verdict == "not tested"
-    assert part.why == "mean ranks over 2 of 3 settings: softmax 1.00, mean 2.00; not run whole: c"
-    assert whole.verdict == "holds"
+    assert {name: each.verdict for name, each in found.items()} == {
+        "open": "not tested",
+        "enough": "holds",
+        "lost": "fails",
+        "whole": "holds",
+    }
+    assert (
+        found["open"].why == "mean ranks over 1 of 3 settings: softmax 1.00, mean 2.00; not run whole: b, c"
+    )
+    assert found["enough"].why.endswith("not run whole: c; their ranks cannot change the verdict")
+    assert found["whole"].why == "mean ranks: softmax 1.33, mean 1.67"
 
 
 @pytest.mark.parametrize(
-    "claim", [*OVER_ALL, 'groups = ["a", "b", "c"]\ndecays = "w"\nof = { rule = "mean" }']
+    "claim", [*OVER_ALL, 'groups = ["a", "b", "c"]\ndecays = "loss"\nof = { rule = "mean" }']
 )
 def test_one_seed_of_several_planned_ones_decides_nothing(tmp_path: Path, claim: str) -> None:
     once = {rule: seen[:1] for rule, seen in BETTER.items()}
