@@ -12,6 +12,7 @@ import yaml
 
 from chainfl import tools
 from chainfl.api.settings import ApiSettings
+from chainfl.cli.audit_api import serve
 from chainfl.node.settings import NodeSettings
 from chainfl.node.status import Status
 
@@ -32,13 +33,45 @@ def test_every_path_that_the_images_copy_exists() -> None:
 
 
 def test_every_setting_in_the_compose_file_is_one_of_the_nodes() -> None:
-    named = {name.lower() for name in re.findall(r"CHAINFL_([A-Z_]+)", COMPOSE)}
+    named = {name.lower() for name in re.findall(r"CHAINFL_([A-Z_]+)", COMPOSE)} - {"factory"}
     for_the_api = {name.lower() for name in re.findall(r"CHAINFL_API_([A-Z_]+)", DOCKERFILE)}
 
     assert named
     assert named <= set(NodeSettings.model_fields)
     assert for_the_api
     assert for_the_api <= set(ApiSettings.model_fields)
+
+
+def test_the_compose_file_says_which_settings_it_leaves_to_the_reader() -> None:
+    header = COMPOSE.partition("services:")[0]
+    services = compose()["services"]
+    required = {name for name, field in NodeSettings.model_fields.items() if field.is_required()}
+    left = {f"CHAINFL_{name.upper()}" for name in required} - set(services["node"]["environment"])
+    given = services["dashboard"]["environment"]
+    read = {str(option.envvar) for option in serve.params if option.envvar}
+
+    assert left == {"CHAINFL_TASK"}
+    assert {"CHAINFL_FACTORY", "CHAINFL_STORE"} <= read
+    assert [name for name in left | {"CHAINFL_FACTORY"} - set(given) if name not in header] == []
+
+
+def test_no_key_and_no_secret_reaches_an_image() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    mounted = [secret["file"] for secret in compose()["secrets"].values()]
+
+    assert mounted
+    assert all(file.startswith("./secrets/") for file in mounted)
+    assert {"docker/secrets", "docker/data", "docker/.env", ".chainfl"} <= set(ignored)
+
+
+def test_grafana_asks_prometheus_where_it_listens() -> None:
+    source = yaml.safe_load((ROOT / "docker" / "grafana" / "source.yml").read_text())["datasources"][0]
+    services = compose()["services"]
+
+    # Prometheus shares the node's network, so the node's name is its name.
+    assert services["prometheus"]["network_mode"] == "service:node"
+    assert source["url"] == "http://node:9090"
+    assert any(each.endswith(":9090") for each in services["node"]["ports"])
 
 
 def test_the_images_install_the_torch_that_set_up_installs() -> None:
