@@ -18,7 +18,7 @@ from typing import Any
 from chainfl.api.indexer import Row
 from chainfl.errors import StoreError
 
-_VERSION = 2
+_VERSION = 3
 _TABLES = """
 CREATE TABLE IF NOT EXISTS rows (
     task TEXT NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, round INTEGER, account TEXT, name TEXT,

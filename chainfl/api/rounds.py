@@ -108,6 +108,7 @@ def _summary(
         committed=len(updates),
         revealed=sum(update.revealed is not None for update in updates),
         included=tallied.included.bit_count() if tallied else 0,
+        outside=_outside(standing, tallied),
         paid=str(sum(int(row.amount) for row in pay if row.kind not in FROM_OTHERS)),
         slashed=str(sum(int(row.amount) for row in slashes)),
         gas=sum(one.gas for one in gas),
@@ -214,6 +215,15 @@ def _share_table(task: Task, tallied: events.Tallied | None) -> schemas.ShareTab
 
     decided: Literal["contract", "proposer"] = "contract" if tallied.shares else "proposer"
     return schemas.ShareTable(decided_by=decided, shares=[row(i, share) for i, share in enumerate(shares)])
+
+
+def _outside(task: Task, tallied: events.Tallied | None) -> list[schemas.Share] | None:
+    """What others than the appointed committee have of the next model."""
+    table = _share_table(task, tallied)
+    if not task.config.is_appointed or table is None or not table.shares:
+        return None
+    inside = set(task.round.committee)
+    return [share for share in table.shares if share.worker is not None and share.worker.id not in inside]
 
 
 def _score_table(task: Task) -> schemas.ScoreTable:

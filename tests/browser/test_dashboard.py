@@ -253,6 +253,41 @@ def test_losses_that_fall_by_decades_have_a_logarithmic_axis(visit: Open, tmp_pa
         assert here.complaints == []
 
 
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
+)
+def test_internals_are_marked_and_outsiders_shares_are_shown_over_the_rounds(
+    visit: Open, tmp_path: Path, size: tuple[int, int], scheme: str
+) -> None:
+    selfish = scene(rounds=6, internals=3)
+    for _ in range(4):
+        play_plain(selfish.net)
+    play_open(selfish.net, Phase.TRAIN)
+    outsiders = [account.id for account in selfish.net.task.accounts.values() if account.id > 3]
+    name = f"phone-{scheme}" if size == PHONE else scheme
+    with serving(selfish, tmp_path) as at:
+        here = visit(size, scheme, at, selfish.task)
+        page = here.see(f"#/task/{selfish.task}")
+        keep(page, f"task-internals-{name}")
+
+        expect(page.locator("td .tag", has_text="internal")).to_have_count(3)
+        expect(page.locator('svg[aria-label="Outsiders\' part of the model by round"] .dot')).to_have_count(4)
+        table = page.get_by_role("region", name="Shares of outsiders by round")
+        expect(table.locator("tbody tr")).to_have_count(len(outsiders))
+        expect(table.locator("thead th")).to_have_count(1 + 4)
+        assert fits(page)
+        assert barriers(page) == []
+
+        page = here.round(2)
+        keep(page, f"round-internals-{name}")
+        card = page.locator("section.card", has_text="Who was drawn")
+        expect(card.locator(".chip .inside")).to_have_count(3)
+        expect(page.locator(".bars .chip .inside")).to_have_count(3)
+        assert fits(page)
+        assert barriers(page) == []
+        assert here.complaints == []
+
+
 def test_the_index_can_be_compared_with_the_chain_from_every_page(visit: Open) -> None:
     page = visit().see("#/")
 

@@ -20,6 +20,16 @@ from chainfl.api.schemas.values import (
 )
 
 
+class Share(Schema):
+    """One part of the next model."""
+
+    owner: Literal["head", "update", "rank"]
+    index: int = Field(description="0 for the head")
+    worker: Who | None
+    share: int = Field(ge=0, le=2**31)
+    fraction: float
+
+
 class RoundSummary(Schema):
     """A round in one line."""
 
@@ -34,6 +44,9 @@ class RoundSummary(Schema):
     committed: int
     revealed: int
     included: int
+    outside: list[Share] | None = Field(
+        description="shares of those who are not of the appointed committee; null where there is none, or no shares"
+    )
     paid: Wei
     slashed: Wei
     gas: int
@@ -89,16 +102,6 @@ class ScoreTable(Schema):
     workers: list[Who]
     validators: list[Scores]
     head_score: Integer | None = Field(description="the committee's statistic of the head, in 10^-18")
-
-
-class Share(Schema):
-    """One part of the next model."""
-
-    owner: Literal["head", "update", "rank"]
-    index: int = Field(description="0 for the head")
-    worker: Who | None
-    share: int = Field(ge=0, le=2**31)
-    fraction: float
 
 
 class ShareTable(Schema):

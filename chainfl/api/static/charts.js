@@ -124,6 +124,17 @@ export function heat(scores, measure, cellLink) {
   return [scrolling("Scores, validators by workers", body), isVouch || !numbers.length ? null : legend(scale.key)];
 }
 
+// rows: [{name, values}], a fraction or null for each round. The newest rounds; what came before is in the rounds' own pages.
+export function weights(label, rounds, rows) {
+  const from = Math.max(0, rounds.length - 12);
+  const scale = shades(rows.flatMap((row) => row.values.slice(from)).map((value) => value ?? 0), (value) => percent(value, 0));
+  const cell = (value) => (value === null ? el("td", { class: "none", title: "no update that counts" }, "–") : el("td", { class: scale.of(value) }, shareText(value)));
+  const body = el("table", { class: "heat" },
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "outsider"), rounds.slice(from).map((round) => el("th", { scope: "col" }, `round ${round}`)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, el("th", { scope: "row" }, row.name), row.values.slice(from).map(cell)))));
+  return [scrolling(label, body), legend(scale.key)];
+}
+
 export function bars(items) {
   const most = Math.max(...items.map((item) => item.fraction), 1e-9);
   return el("dl", { class: "bars" }, items.flatMap((item) => [

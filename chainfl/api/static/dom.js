@@ -77,7 +77,7 @@ export function countDown() {
 }
 
 const TONES = {
-  final: "good", ok: "good", attests: "good", standing: "info", open: "info", running: "info", void: "warn", waiting: "info",
+  final: "good", ok: "good", attests: "good", standing: "info", open: "info", internal: "info", running: "info", void: "warn", waiting: "info",
   "data unavailable": "warn", objects: "warn", silent: "warn", "no quorum": "warn", mismatch: "bad", "lie proven": "bad", lie: "bad",
   "no-reveal": "warn", liveness: "warn",
 };

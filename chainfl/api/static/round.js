@@ -12,7 +12,13 @@ export async function roundPage(address, number) {
   const [block, task] = await Promise.all([get(`/blocks/${address}/${number}`), get(`/tasks/${address}`)]);
   const scored = await scoredLater(address, block);
   const measure = measureOf(block.rule);
-  const who = (person, mark, text) => chip(person, address, mark, text);
+  // An appointed committee is the internals with stake, whatever else they do in the round.
+  const inside = new Set(task.terms.min_internals ? block.draw?.committee.map((person) => person.id) : []);
+  const who = (person, mark = "", text = null) => {
+    const made = chip(person, address, mark, text);
+    if (inside.has(person.id)) made.append(el("em", { class: "inside" }, "internal"));
+    return made;
+  };
   const lies = block.attempt_list.filter((attempt) => attempt.lie);
   return {
     crumbs: [[`Task ${block.task_id}`, taskLink(address)], [`Round ${number}`, roundLink(address, number)]],

@@ -1,7 +1,7 @@
 // One task: how it goes, its rounds, its people, its terms.
 
 import { all, get } from "./api.js";
-import { columns, isWide, legend, line } from "./charts.js";
+import { columns, isWide, legend, line, weights } from "./charts.js";
 import { card, chip, el, facts, hash, quiet, table, tag } from "./dom.js";
 import { count, DASH, duration, eth, ether, measureOf, percent, plural } from "./format.js";
 import { compareLink, DECIDED, roundLink, taskClock, taskLink, taskState } from "./links.js";
@@ -21,6 +21,7 @@ export async function taskPage(task) {
       el("p", { class: "lead" }, ruleSentence(found)),
       taskFacts(found),
       rounds.length ? taskCharts(found, rounds) : null,
+      found.terms.min_internals ? outsideCards(task, rounds) : null,
       card("Rounds", "Each line is one pass of the protocol. Open one to see who did what and to have it redone.",
         roundTable(found, rounds, verdicts), rounds.length > 1 ? compareForm(task, rounds) : null),
       card("Participants", "Accounts with stake in this task.", participantTable(found, participants)),
@@ -31,7 +32,8 @@ export async function taskPage(task) {
 
 function ruleSentence({ terms }) {
   const decided = DECIDED[terms.rule] ?? terms.rule;
-  return `${plural(terms.dimension, "parameter")}. ${plural(terms.committee_size, "validator")} a round; shares by ${decided} (rule ${terms.rule}).`;
+  const judges = terms.min_internals ? `${terms.min_internals < terms.committee_size ? `${terms.min_internals} to ` : ""}${plural(terms.committee_size, "internal")} judge every round` : `${plural(terms.committee_size, "validator")} a round`;
+  return `${plural(terms.dimension, "parameter")}. ${judges}; shares by ${decided} (rule ${terms.rule}).`;
 }
 
 function taskFacts(task) {
@@ -66,6 +68,25 @@ function taskCharts(task, rounds) {
     card(title, hint, points.some((point) => point.value !== null) ? line(`${title} by round`, points) : quiet(whyUnscored(rounds))),
     card("Rewards", "What each round paid to workers, committee and miner, in ETH.",
       pay.some((one) => one.value > 0) ? payChart(pay) : quiet(whyUnpaid(rounds))));
+}
+
+// Who is not of the sponsor's own: how much all of them count for together, and each of them by itself.
+function outsideCards(task, rounds) {
+  const shown = rounds.filter((one) => one.outside !== null);
+  const part = (one) => one.outside.reduce((sum, each) => sum + each.fraction, 0);
+  const points = shown.map((one) => ({
+    round: one.round, value: part(one), href: roundLink(task, one.round), title: `round ${one.round}: outsiders ${percent(part(one))} of the model`,
+  }));
+  const people = new Map(shown.flatMap((one) => one.outside.map(({ worker }) => [worker.id, worker])));
+  const rows = [...people.values()].sort((a, b) => a.id - b.id).map((worker) => ({
+    name: chip(worker, task), values: shown.map((one) => one.outside.find((each) => each.worker.id === worker.id)?.fraction ?? null),
+  }));
+  const none = quiet("Nothing to draw yet: shares are known when a round's Tally ends.");
+  return el("div", { class: "pair" },
+    card("Outsiders' part of the model", "The internals judge, and train too. A curve that falls shows fine-tuning: they need the others less.",
+      shown.length ? line("Outsiders' part of the model by round", points) : none),
+    card("Shares of outsiders", "What each update had of each round's model; an outsider is paid by it.",
+      shown.length ? weights("Shares of outsiders by round", shown.map((one) => one.round), rows) : none));
 }
 
 const payChart = (pay) => [
@@ -113,15 +134,19 @@ function compareForm(task, rounds) {
   return el("div", { class: "compare" }, "Compare ", one, " with ", other, el("button", { type: "button", onclick: go }, "Compare"));
 }
 
+const hasRoles = (participants) => participants.some((one) => one.role !== null);
+const roleTag = (role) => (role === "internal" ? tag("internal") : role ?? DASH);
+
 function participantTable(task, participants) {
   const heads = [
-    { name: "participant" }, { name: "stake (ETH)", number: true }, { name: "earned (ETH)", number: true }, { name: "slashed (ETH)", number: true },
+    { name: "participant" }, hasRoles(participants) ? { name: "role" } : null,
+    { name: "stake (ETH)", number: true }, { name: "earned (ETH)", number: true }, { name: "slashed (ETH)", number: true },
     { name: "rounds", number: true }, { name: "in the draw" },
-  ];
+  ].filter(Boolean);
   const rows = participants.map((one) => ({
     cells: [
-      chip(one, task.task), ether(one.bonded), ether(one.earned), ether(one.slashed), count(one.rounds),
-      one.weight > 0 ? "yes" : el("span", { class: "quiet" }, one.enrolled ? "stake too low" : "left"),
+      chip(one, task.task), ...(hasRoles(participants) ? [roleTag(one.role)] : []), ether(one.bonded), ether(one.earned), ether(one.slashed), count(one.rounds),
+      one.weight > 0 ? (one.role === "internal" && task.terms.min_internals ? "judges every round" : "yes") : el("span", { class: "quiet" }, one.enrolled ? "stake too low" : "left"),
     ],
   }));
   return rows.length ? table("Participants", heads, rows) : quiet("Nobody has enrolled yet.");
