@@ -459,6 +459,23 @@ def test_ranks_over_some_settings_decide_when_the_others_cannot_change_it(tmp_pa
     assert found["whole"].why == "mean ranks: softmax 1.33, mean 1.67"
 
 
+def test_a_ratio_is_judged_by_its_distance_from_one(tmp_path: Path) -> None:
+    values = in_groups(a=BETTER, b=WORSE)
+
+    steady = judged(tmp_path / "steady", 'groups = ["a", "b"]\nratio = "mean"', values)
+    moved = judged(tmp_path / "moved", 'groups = ["a", "b"]\nratio = "softmax"', values)
+    part = judged(tmp_path / "part", 'groups = ["a", "b"]\nratio = "mean"', in_groups(a=BETTER))
+
+    assert steady.verdict == "holds"
+    assert (
+        steady.why == "distance of the ratios from 1: softmax 0.700, mean 0.000; so in 2 seeds; 2 of 2 seeds"
+    )
+    assert moved.verdict == "fails"
+    assert part.verdict == "not tested"
+    with pytest.raises(InputError, match="named in pairs"):
+        judged(tmp_path / "odd", 'groups = ["a", "b", "c"]\nratio = "mean"', values)
+
+
 @pytest.mark.parametrize(
     "claim", [*OVER_ALL, 'groups = ["a", "b", "c"]\ndecays = "loss"\nof = { rule = "mean" }']
 )

@@ -13,7 +13,7 @@ from chainfl.sim.experiments import forms
 
 SIZES: Final = ("smoke", "small", "paper")
 KINDS: Final = ("network", "selfish", "traffic")
-VERBS: Final = ("first", "order", "over", "along", "across", "level", "decays", "ranks", "untested")
+VERBS: Final = ("first", "order", "over", "along", "across", "level", "decays", "ranks", "ratio", "untested")
 
 SHAPES: Final = ("cliff", "falls", "flat", "peak", "rises")
 TABLES: Final = ("ranks", "ratio", "worst", "reach", "clients")
@@ -210,6 +210,8 @@ def _claim(name: str, place: int, plain: Any) -> Settings:
     forms.check_values(where, claim, (*forms.TEXTS, "level"))
     if "untested" not in claim and not named_groups(claim):
         raise InputError(f"{where}: needs a group or groups that it is about")
+    if "ratio" in claim and len(named_groups(claim)) % 2:
+        raise InputError(f"{where}: a ratio's groups are named in pairs, upper and lower")
     if "measure" in claim:
         forms.check_known(where, "measure", claim["measure"], forms.MEASURES)
     if "decays" in claim:
@@ -276,7 +278,7 @@ def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
     """A misspelt label would be a cell that nobody ever runs."""
     if claim.get("shape", "falls") not in SHAPES:
         raise InputError(f"{where}: {unknown('shape', str(claim['shape']), SHAPES)}")
-    labels = [str(claim[verb]) for verb in ("first", "ranks", "level", "across") if verb in claim]
+    labels = [str(claim[verb]) for verb in ("first", "ranks", "ratio", "level", "across") if verb in claim]
     labels += [str(label) for verb in ("order", "over") for label in claim.get(verb, [])]
     for name in named_groups(claim):
         axes = campaign.groups[name].axes

@@ -305,6 +305,40 @@ def mean_ranks(
     return {label: sum(each) / len(each) for label, each in places.items()}
 
 
+def _ratio(results: Results, claim: Claim, measure: str) -> Finding:
+    """A label's measure in the first of each two groups over that in the second is, in the mean, the nearest to 1."""
+    groups = named_groups(claim)
+    pairs = list(zip(groups[::2], groups[1::2], strict=True))
+    labels = [label for label in _axis_of(results, claim, groups[0]) if label not in claim.get("except", ())]
+    distances = {label: _distances(results, claim, pairs, label, measure) for label in labels}
+    if missing := [label for label, values in distances.items() if not values]:
+        return Finding(NOT_TESTED, f"{', '.join(missing)} was not run in all of {', '.join(groups)}")
+
+    own = distances[str(claim["ratio"])]
+    seeds = sorted(set.intersection(*(set(values) for values in distances.values())))
+    nearest = [all(own[seed] <= values[seed] for values in distances.values()) for seed in seeds]
+    means = {label: mean(values) for label, values in distances.items()}
+    verdict = _with_most(mean(own) <= min(means.values()), nearest)
+    shown = ", ".join(f"{label} {value:.3f}" for label, value in means.items())
+    why = f"distance of the ratios from 1: {shown}; so in {sum(nearest)} seeds"
+    return _by_seeds(results, groups[0], Finding(verdict, why), len(seeds))
+
+
+def _distances(
+    results: Results, claim: Claim, pairs: Sequence[tuple[str, str]], label: str, measure: str
+) -> dict[int, float]:
+    """The mean distance from 1 of a label's ratios, by seed; of the seeds that all groups have."""
+    values = [
+        (_of(results, claim, up, label, measure), _of(results, claim, down, label, measure))
+        for up, down in pairs
+    ]
+    seeds = set.intersection(*(up.keys() & down.keys() for up, down in values))
+    return {
+        seed: sum(abs(1 - up[seed] / max(down[seed], 1e-9)) for up, down in values) / len(values)
+        for seed in seeds
+    }
+
+
 def _decays(results: Results, claim: Claim) -> Finding:
     """A series ends lower than it began: the mean of its last fifth against that of its first."""
     found = []
@@ -378,4 +412,5 @@ _TESTS: Final[Mapping[str, Callable[[Results, Claim, str], Finding]]] = {
     "across": _across,
     "level": _level,
     "ranks": _ranks,
+    "ratio": _ratio,
 }

@@ -22,6 +22,7 @@ TEXTS: Final = (
     "along",
     "across",
     "ranks",
+    "ratio",
     "shape",
     "measure",
     "decays",
