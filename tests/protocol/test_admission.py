@@ -125,6 +125,17 @@ def test_a_proof_of_admission_to_one_task_admits_to_no_task_with_another_list() 
         join(other, address(1), shown_for(entries, address(1)))
 
 
+def test_a_proof_as_internal_of_one_task_admits_to_no_seat_in_another() -> None:
+    entries = members()
+    other = listed([(who, Role.PARTICIPANT) for who, _ in entries])
+
+    with pytest.raises(errors.NotAdmittedError):
+        join(other, address(8), shown_for(entries, address(8)))
+    join(other, address(8), shown_for([(who, Role.PARTICIPANT) for who, _ in entries], address(8)))
+
+    assert other.task.roles == {address(8): Role.PARTICIPANT}
+
+
 def test_a_task_without_a_list_takes_no_proof() -> None:
     played = scene(stakes=())
 

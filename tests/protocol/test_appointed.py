@@ -267,3 +267,36 @@ def test_an_internals_operator_judges_and_trains_for_it() -> None:
     played.world.commit_update(played.call(key), played.task_address, played.number, digest)
 
     assert set(played.task.round.updates) == {1}
+
+
+def test_an_internals_operator_changed_in_mid_round_finishes_it_and_the_next_one_waits_for_the_draw() -> None:
+    played = enrol(appointed())
+    owner, old, new = address(1), address(101), address(102)
+    hire(played, owner, old)
+    played.to(Phase.SCORE)
+    played.commit_scores(old)
+
+    hire(played, owner, new)
+    with pytest.raises(errors.NotEnrolledError):
+        played.commit_scores(new)
+    with pytest.raises(errors.AlreadyCommittedError):
+        played.commit_scores(owner)
+    for member in (address(2), address(3)):
+        played.commit_scores(member)
+    played.advance()
+    for member in (old, address(2), address(3)):
+        played.reveal_scores(member)
+    played.tally()
+    played.propose()
+    with pytest.raises(errors.NotEnrolledError):
+        played.vote(new)
+    played.vote(old)
+
+    assert played.task.round.votes == {1: True}
+    assert played.task.operators[old].until == played.task.operators[new].since == played.number + 1
+
+
+def hire(played: Scene, owner: Address, key: Address) -> None:
+    """The owner names the key, and the key accepts."""
+    played.world.set_operator(played.call(owner), played.task_address, key)
+    played.world.enrol_for(played.call(key), played.task_address, owner)
