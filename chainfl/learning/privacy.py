@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from chainfl.codec.records import Layout
 from chainfl.errors import AppError, InputError, ToolMissingError
 from chainfl.learning.learner import Flat
 from chainfl.tools import pip_install
@@ -50,6 +51,20 @@ def parse_privacy(text: str) -> Privacy:
     if values["delta"] >= 1:
         raise InputError(f"--dp {text!r}: delta is a probability, far below 1")
     return Privacy(**values)
+
+
+def expect_bearable(layout: Layout) -> None:
+    """Refuse tensors that noise makes useless: a batch norm divides by the root of its variance.
+
+    Raises:
+        InputError: running variances are trained together.
+    """
+    for tensor in layout.tensors:
+        if tensor.name.rpartition(".")[2] == "running_var":
+            raise InputError(
+                f"--dp: noise makes {tensor.name} negative, and a batch norm without a variance gives no numbers: use "
+                "nn.GroupNorm or nn.LayerNorm, or a batch norm with track_running_stats=False"
+            )
 
 
 def private_update(head_D: Flat, update_D: Flat, privacy: Privacy, normal: Normal) -> Flat:

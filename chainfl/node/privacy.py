@@ -126,12 +126,19 @@ def private(
     """The same trainer under `--dp`.
 
     Raises:
-        InputError: the setting is malformed.
+        InputError: the setting is malformed, or the model cannot bear noise.
         ToolMissingError: the accountant is not installed; better said now than in a round.
     """
-    from chainfl.learning.privacy import epsilon, parse_privacy, private_update, secure_normal
+    from chainfl.learning.privacy import (
+        epsilon,
+        expect_bearable,
+        parse_privacy,
+        private_update,
+        secure_normal,
+    )
 
     privacy = parse_privacy(dp)
+    expect_bearable(trainer.layout)
     each = epsilon([(privacy.noise, 1)], privacy.delta)
     _log.info("each update costs epsilon %.4g at delta %g, clipped to %g", each, privacy.delta, privacy.clip)
     normal = secure_normal(os.urandom)

@@ -16,7 +16,7 @@ from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError
 from chainfl.learning.attacks import validator_attack, worker_attack
 from chainfl.learning.learner import Job
-from chainfl.learning.privacy import parse_privacy
+from chainfl.learning.privacy import expect_bearable, parse_privacy
 from chainfl.ports import BlobStore
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.term_table import BUDGET, UNITS_PER_MIN_STAKE
@@ -82,6 +82,8 @@ def set_up(
     trainers = dealt.trainers
     privacy = parse_privacy(experiment.dp) if experiment.dp is not None else None
     population = Population(trainers, dealt.classes, adversary_of(experiment), engine, privacy=privacy)
+    if privacy is not None:
+        expect_bearable(population.learner.layout)
     first_D = encode(population.learner.initial(), experiment.scale)
     held_store = store if store is not None else MemoryStore()
     config = _config(experiment, first_D, population.learner.layout, held_store if faithful else None)

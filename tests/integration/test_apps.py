@@ -62,12 +62,14 @@ def test_three_commands_play_rounds_with_two_guests_and_a_replay_gives_the_same_
     assert {one["threads"] for one in described.values()} == {1}
 
     # Each node says what the round was for it, and draws it.
-    first = [name for name in (home / "logs").glob("*.log") if "round 1: settled: " in name.read_text()]
-    workers = [name for name in first if re.search(r"final as worker, train loss \d", name.read_text())]
-    assert len(first) >= 5
-    assert len(workers) >= 2
-    drawn = {run.name.rpartition("-")[2] for run in folder.rglob("board/*") if any(run.iterdir())}
-    assert {f"0x{account.hex()[:8]}" for account in reader.task.addresses} == drawn
+    logs = list((home / "logs").glob("*.log"))
+    await_that(
+        lambda: len(_telling(logs, "round 1: settled: ")) >= 5
+        and len(_telling(logs, r"round 1: settled: final as worker, train loss \d")) >= 2,
+        60, "what the round was for its nodes", 0.5,
+    )  # fmt: skip
+    accounts = {f"0x{account.hex()[:8]}" for account in reader.task.addresses}
+    await_that(lambda: _drawn(folder) == accounts, 60, "a board of each node", 0.5)
 
     # A node with another source is refused before it enrols; both digests are named.
     (folder / "other.py").write_text((folder / "digits" / "app.py").read_text() + "# mine\n")
@@ -76,8 +78,8 @@ def test_three_commands_play_rounds_with_two_guests_and_a_replay_gives_the_same_
     assert "is not the task's: the task names digits with digest" in refused.stderr
     assert "--accept-app" in refused.stderr
 
-    told = typed(f". {home}/guest.env\nchainfl audit verify\nchainfl task trace --json > trace.json", folder)
-    assert told.returncode == 0, told.stderr
+    audit = typed(f". {home}/guest.env\nchainfl audit verify\nchainfl task trace --json > trace.json", folder)
+    assert audit.returncode == 0, audit.stderr
     typed("chainfl devnet down", folder)
 
     # A replay trains again with the same app, and every round has the chain's root.
@@ -87,3 +89,13 @@ def test_three_commands_play_rounds_with_two_guests_and_a_replay_gives_the_same_
     rounds = json.loads(played.stdout)["metrics"]["rounds"]
     assert len(rounds) >= 1
     assert all(one["same"] for one in rounds)
+
+
+def _telling(logs: list[Path], pattern: str) -> list[Path]:
+    """The logs that have such a line."""
+    return [log for log in logs if re.search(pattern, log.read_text())]
+
+
+def _drawn(folder: Path) -> set[str]:
+    """The accounts whose nodes have drawn something."""
+    return {run.name.rpartition("-")[2] for run in folder.rglob("board/*") if any(run.iterdir())}

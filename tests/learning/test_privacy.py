@@ -11,10 +11,12 @@ import pytest
 from scipy import optimize, stats
 
 from chainfl.cli.app import run
+from chainfl.codec.records import Layout, Tensor
 from chainfl.errors import AppError, InputError, ToolMissingError
 from chainfl.learning.privacy import (
     Privacy,
     epsilon,
+    expect_bearable,
     parse_privacy,
     private_update,
     secure_normal,
@@ -116,6 +118,20 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
 
     assert run(["simulate", "--dp", text]) == 2
     assert capsys.readouterr().err.strip().startswith("error: --dp")
+
+
+def test_running_variances_do_not_bear_noise_and_are_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["new", str(tmp_path / "table"), "--template", "tabular"]) == 0
+    app = str(tmp_path / "table" / "app.py")
+    few = ["--participants", "5", "--committee", "3", "--rounds", "1", "--dp", "clip=1,noise=1,delta=1e-5"]
+    capsys.readouterr()
+
+    assert run(["simulate", "--app", app, *few]) == 2
+    assert capsys.readouterr().err.startswith("error: --dp: noise makes 2.running_var negative")
+
+    expect_bearable(Layout((Tensor("2.running_mean", (3,)), Tensor("my_running_var", (3,)))))
 
 
 def test_without_the_accountant_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

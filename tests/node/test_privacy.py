@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from chainfl.codec.records import Layout, Tensor
+from chainfl.errors import InputError
 from chainfl.node.journal import SqliteJournal
 from chainfl.node.learning import Untrained
 from chainfl.node.privacy import NOTE, private, spent_in
@@ -48,6 +49,12 @@ def test_every_update_is_noised_anew_and_the_account_grows_over_restarts(tmp_pat
     assert (spent.updates, spent.history, spent.epsilon) == (3, ((1.1, 2), (2.0, 1)), seen[-1])
     assert spent_in(tmp_path, 1, TASK, [OTHER]) is None
     assert spent_in(tmp_path / "nowhere", 1, TASK, [ACCOUNT]) is None
+
+
+def test_a_model_with_running_variances_is_refused_before_it_trains(tmp_path: Path) -> None:
+    inner = Untrained(Layout((Tensor("norm.running_var", (5,)),)), 0)
+    with pytest.raises(InputError, match=r"noise makes norm.running_var negative.*GroupNorm"):
+        private(inner, "clip=1,noise=1.1,delta=1e-5", journal(tmp_path), lambda _: None)
 
 
 def test_an_update_that_cannot_be_counted_does_not_leave(tmp_path: Path) -> None:
