@@ -23,6 +23,8 @@ _NO_KEYSTORE = "not a keystore file (Web3 Secret Storage, version 3)"
 _KEY_BYTES = 32
 _MAX_WORK = {"scrypt": 1 << 22, "pbkdf2": 1 << 21}
 """n · r · p, or iterations, for a key of 32 bytes: 512 MiB and about two seconds at the most."""
+_MAX_WIDTH = 1 << 12
+"""r · p of scrypt, and bytes of the key: they are filled hash by hash in Python, whatever n and the iterations are."""
 _OTHERS = stat.S_IROTH
 """A group may read: systemd and containers hand secrets to a service's group."""
 
@@ -120,7 +122,10 @@ def _check_work(path: Path, keystore: dict[str, Any]) -> None:
     values: list[Any] = [params.get(name) for name in (*names, "dklen")] if isinstance(params, dict) else []
     if not names or not all(type(value) is int and value > 0 for value in values) or not values:
         raise InputError(f"{path}: {_NO_KEYSTORE}")
-    if prod(values) > _MAX_WORK[str(crypto["kdf"])] * _KEY_BYTES:
+
+    *work, length = values
+    is_wide = max(length, prod(work[1:])) > _MAX_WIDTH
+    if is_wide or prod(values) > _MAX_WORK[str(crypto["kdf"])] * _KEY_BYTES:
         raise InputError(
             f"{path}: opening it would take minutes: its {crypto['kdf']} asks for {params!r:.200}"
         )

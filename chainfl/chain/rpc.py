@@ -118,9 +118,7 @@ class HttpRpc(JSONBaseProvider):
         """Send several requests in one and wait for all answers, which come back in the order of the requests."""
         request = self.encode_batch_rpc_request(list(batch))
         with _known_as(self.name):
-            found = parse_answer(self._post(request))
-            if not isinstance(found, list) or len(found) != len(batch):
-                raise BadAnswerError("answers a batch with something else")
+            found = parse_batch(self._post(request), len(batch))
             by_id = {str(each.get("id")): each for each in found if isinstance(each, dict)}
             wanted = [each["id"] for each in json.loads(request)]
             return [cast(RPCResponse, _answer_to(id_, by_id.get(str(id_)))) for id_ in wanted]
@@ -232,6 +230,14 @@ def parse_answer(answer: bytes | str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise BadAnswerError("answers with something that is not JSON") from None
+
+
+def parse_batch(answer: bytes, count: int) -> list[Any]:
+    """The JSON values that answer as many requests."""
+    found = parse_answer(answer)
+    if not isinstance(found, list) or len(found) != count:
+        raise BadAnswerError("answers a batch with something else")
+    return found
 
 
 def _depth(text: bytes) -> int:

@@ -74,6 +74,9 @@ def test_nobody_to_ask_is_one_line(tmp_path: Path) -> None:
     [
         ("scrypt", {"n": 1 << 30, "r": 8, "p": 1, "dklen": 32}, "opening it would take minutes"),
         ("pbkdf2", {"c": 10**12, "dklen": 32, "prf": "hmac-sha256"}, "opening it would take minutes"),
+        ("scrypt", {"n": 2, "r": 8, "p": 1 << 18, "dklen": 32}, "opening it would take minutes"),
+        ("scrypt", {"n": 2, "r": 1, "p": 1, "dklen": 1 << 25}, "opening it would take minutes"),
+        ("pbkdf2", {"c": 1, "dklen": 1 << 25, "prf": "hmac-sha256"}, "opening it would take minutes"),
         ("pbkdf2", {"c": 1, "dklen": 1 << 40, "prf": "hmac-sha256"}, "opening it would take minutes"),
         ("scrypt", {"n": "262144", "r": 8, "p": 1, "dklen": 32}, "not a keystore file"),
         ("bcrypt", {}, "not a keystore file"),

@@ -19,7 +19,7 @@ from chainfl.chain.abi import decode_log, decode_revert, type_name
 from chainfl.chain.code import fill_of, read_task_code
 from chainfl.chain.log import LogReader, events_of
 from chainfl.chain.reader import first_block_with_code, read_call
-from chainfl.chain.rpc import HttpRpc, check_chain, parse_answer
+from chainfl.chain.rpc import HttpRpc, check_chain, parse_answer, parse_batch
 from chainfl.codec import car, rlp, trie
 from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.commitments import keccak256
@@ -168,8 +168,7 @@ class Answering(HttpRpc):
 
     def make_batch_request(self, batch: Any) -> Any:
         """The same for several questions at once."""
-        del batch
-        return parse_answer(self.answer)
+        return parse_batch(self.answer, len(batch))
 
 
 @cache
