@@ -13,6 +13,8 @@ from chainfl.report import Report, emit
 
 F = TypeVar("F", bound=Callable[..., Any])
 _NO_LIMIT = 10_000
+_NAME_WIDTH = 24
+"""Names in a first column up to this long stay on one line, spaces or not."""
 
 
 @dataclass(slots=True)
@@ -74,9 +76,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
-    for column, cells in zip(table.columns, zip(columns, *rows, strict=True), strict=True):
+    for number, (column, cells) in enumerate(
+        zip(table.columns, zip(columns, *rows, strict=True), strict=True)
+    ):
+        longest = max(cells, key=len)
         column.overflow = "fold"
-        column.no_wrap = " " not in max(cells, key=len)
+        column.no_wrap = " " not in longest or (number == 0 and len(longest) <= _NAME_WIDTH)
+
+        # Rich shares a narrow terminal out by proportion, and would break words for it.
+        parts = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+        column.min_width = max(map(len, parts), default=0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
 
