@@ -61,7 +61,9 @@ def up(
     as_json: bool,
 ) -> int:
     """Start anvil, deploy, fund, make keys, and start a process for each participant."""
+    from chainfl.chain.abi import as_address
     from chainfl.chain.keys import address_of
+    from chainfl.chain.reader import read_config
     from chainfl.chain.rpc import open_rpc
     from chainfl.codec.text import ETHER
     from chainfl.devnet.processes import (
@@ -79,7 +81,7 @@ def up(
         write_guest,
     )
     from chainfl.learning.source import absolute
-    from chainfl.protocol.terms import parse_rule
+    from chainfl.protocol.terms import needed_accounts, parse_rule
     from chainfl.sim.replay import DEVNET_SEED, participants_of
 
     parse_rule(rule)  # refused before anything is started
@@ -89,6 +91,7 @@ def up(
         raise InputError("--dataset is for an app: give --app FILE too")
     app = absolute(app) if app is not None else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
+    narrate("starting anvil")
     process, url = start_anvil(folder, 1)
     net = Devnet(str(folder), url)
     net.started("anvil", process.pid)
@@ -112,8 +115,10 @@ def up(
         fund(open_rpc(url), address_of(keys["guest"]), 100 * ETHER)
         narrate(f"a process for each of {len(people)} participants is starting")
         enrol(net, open_rpc(url), keys, people, narrate)
+        narrate("all are enrolled; starting the dashboard")
         dashboard = start_api(net, narrate)
         guest = write_guest(net)
+        config = read_config(open_rpc(url), as_address(net.task))
 
     # Nothing that was started may outlive a command that failed or was interrupted.
     except BaseException:
@@ -127,6 +132,7 @@ def up(
         "home": str(folder),
         "dashboard": dashboard,
         "guest": str(guest),
+        "missing": max(0, needed_accounts(config) - participants),
     }
     return finish(report("devnet-up", metrics), as_json, lambda answer: _show(answer, app))
 
@@ -199,8 +205,14 @@ def _show_status(net: "Devnet", rows: list[tuple[str, str, str]]) -> None:
 
 
 def _show(answer: Report, app: str | None) -> None:
-    for name, value in answer.metrics.items():
-        click.echo(f"{name.replace('_', ' '):<9} {value}")
+    told = dict(answer.metrics)
+    missing = told.pop("missing")
+    for name, value in told.items():
+        click.echo(f"{name.replace('_', ' '):<9} {value or 'none'}")
+    if missing:
+        click.echo(
+            f"\nno round is drawn before {missing} more take part: chainfl devnet join --guests {missing}"
+        )
     click.echo("\nto take part yourself, as the guest with 100 ETH and data of your own:")
     click.echo(f". {answer.metrics['guest']}")
     click.echo("chainfl stake add 5")

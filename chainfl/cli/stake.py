@@ -373,7 +373,7 @@ def _plain(request: "Unbonding") -> dict[str, object]:
 def _show(answer: Report) -> None:
     for name, value in answer.metrics.items():
         if name.endswith("_wei"):
-            click.echo(f"{name.removesuffix('_wei')}: {in_ether(value)}")
+            click.echo(f"{name.removesuffix('_wei').replace('_', ' ')}: {in_ether(value)}")
         elif name == "next_release_at":
             click.echo(f"next release: from {in_utc(int(str(value)))} on")
         elif name == "release_at":

@@ -123,10 +123,11 @@ def show_task(answer: Report) -> None:
         click.echo(f"{name:<12} {told[name]}")
     click.echo(f"{'trains':<12} {_trained(told['manifest'])}")
 
-    attempt = f", attempt {told['attempt'] + 1}" if told["attempt"] else ""
     click.echo(
-        f"{'round':<12} {told['round']} of {told['rounds']}{attempt}: {told['phase']}{_until(told['deadline'])}"
+        f"{'round':<12} {told['round']} of {told['rounds']}: {told['phase']}{_until(told['deadline'])}"
     )
+    if told["attempt"]:
+        click.echo(f"{'attempt':<12} {attempt_text(told['attempt'])}")
     click.echo(f"{'enrolled':<12} {told['enrolled']} with enough stake; a draw needs {told['needed']}")
 
     click.echo(f"{'head root':<12} {told['head_root']}")
@@ -136,6 +137,12 @@ def show_task(answer: Report) -> None:
     show_terms(told["terms"])
 
     click.echo(f"next: {told['next_step']}")
+
+
+def attempt_text(attempt: int) -> str:
+    """Whose turn it is to propose, counted from 1, and why it is not the first proposer's."""
+    before = "proposer was" if attempt == 1 else f"{attempt} proposers were"
+    return f"{attempt + 1}: the first {before} silent, outvoted or convicted, so the next one proposes"
 
 
 def show_terms(terms: Mapping[str, object]) -> None:

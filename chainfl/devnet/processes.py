@@ -39,6 +39,9 @@ from chainfl.workflows.sponsor import Terms, check_terms, prepare_task
 CHAIN_ID = 31337
 PASSWORD = "devnet"
 PHASE_FLOOR = 1
+QUIET_SECONDS = 3.0
+"""A wait that is longer than this says that it goes on."""
+
 _FUNDS = 10_000 * ETHER
 _LEFT_BEHIND = (
     *("devnet.json", f"{CHAIN_ID}.json", "guest.env", "nodes", "store", "logs", "keys"),
@@ -88,9 +91,9 @@ class Devnet:
         self.file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
 
-def write_guest(net: Devnet) -> Path:
-    """What a shell needs to take part as the guest, as a file to be read with `.`"""
-    known = {
+def guest_settings(net: Devnet) -> dict[str, object]:
+    """What a shell needs to take part as the guest, by the names of the settings."""
+    return {
         "RPC_URL": net.rpc_url,
         "CHAIN_ID": net.chain_id,
         "TASK": net.task,
@@ -100,8 +103,20 @@ def write_guest(net: Devnet) -> Path:
         "KEYSTORE": f"{net.home}/keys/guest.json",
         "PASSWORD_FILE": f"{net.home}/password",
     }
+
+
+def own_environment(net: Devnet) -> dict[str, str]:
+    """What a devnet's processes see: a shell that was a guest of another devnet decides nothing in this one."""
+    foreign = {f"CHAINFL_{name}" for name in guest_settings(net)}
+    return {name: value for name, value in os.environ.items() if name not in foreign}
+
+
+def write_guest(net: Devnet) -> Path:
+    """The guest's settings as a file to be read with `.`"""
     path = Path(net.home) / "guest.env"
-    lines = (f"export CHAINFL_{name}={shlex.quote(str(value))}\n" for name, value in known.items())
+    lines = (
+        f"export CHAINFL_{name}={shlex.quote(str(value))}\n" for name, value in guest_settings(net).items()
+    )
     path.write_text("".join(lines), encoding="utf-8")
     return path
 
@@ -247,6 +262,7 @@ def open_task(
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         fund(w3, sender.address, _FUNDS)
         allocate(sender, deployment.registry_address, created.address, person.stake)
+    on_progress(f"{len(people)} participants have put stake on it")
     return created
 
 
@@ -262,7 +278,7 @@ def enrol(
 
     `entries` is the task's list of who may join, if it has one.
     """
-    _await_nodes(net, people, on_progress)
+    await_nodes(net, people, on_progress)
     for person in people:
         sender = Sender(w3, unlock(keys[person.name], PASSWORD), net.chain_id)
         sender.send(as_address(net.task), _enrolment(sender.address, entries))
@@ -276,16 +292,24 @@ def _enrolment(who: Address, entries: Sequence[Entry]) -> bytes:
     return functions("TrainingTask")["enrolAdmitted"].call_data(who, shown.role, list(shown.proof))
 
 
-def _await_nodes(
-    net: Devnet, people: Sequence[Person], on_progress: OnProgress, seconds: float = 180
-) -> None:
-    until = time.monotonic() + seconds
+def await_nodes(net: Devnet, people: Sequence[Person], on_progress: OnProgress, seconds: float = 180) -> None:
+    """Wait until every node is wired; a long wait says every few seconds that it goes on.
+
+    Raises:
+        LedgerError: a node has ended, or is not ready in time.
+    """
+    began = time.monotonic()
+    said = began
     waiting = {person.name for person in people}
     while waiting:
         before = len(waiting)
         waiting = {name for name in waiting if not (Path(net.home) / "nodes" / name / READY).exists()}
-        if len(waiting) < before:
-            on_progress(f"{len(people) - len(waiting)} of {len(people)} nodes are ready")
+        now = time.monotonic()
+        if len(waiting) < before or now - said >= QUIET_SECONDS:
+            on_progress(
+                f"{len(people) - len(waiting)} of {len(people)} nodes are ready, after {now - began:.0f} s"
+            )
+            said = now
 
         ended = [name for name in waiting if not net.runs(name)]
         if ended:
@@ -293,7 +317,7 @@ def _await_nodes(
                 f"node {ended[0]} ended before it was ready; see {net.home}/logs/{ended[0]}.log"
             )
 
-        if time.monotonic() > until:
+        if now - began > seconds:
             names = ", ".join(sorted(waiting))
             raise LedgerError(f"nodes {names} are not ready after {seconds:.0f} s; see {net.home}/logs")
         time.sleep(0.1)
@@ -336,43 +360,42 @@ def start_node(
         elif value is not None:
             arguments += [f"--{name}", str(value)]
 
-    logs = home / "logs"
-    logs.mkdir(exist_ok=True)
-
     # Many nodes share one machine: one thread each is faster than all on every core.
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    with (logs / f"{person.name}.log").open("ab") as log:
+    return _start(net, person.name, arguments, {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+
+
+def _start(
+    net: Devnet, name: str, arguments: Sequence[str], variables: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start one process of a devnet; its log is a file of its own."""
+    logs = Path(net.home) / "logs"
+    logs.mkdir(exist_ok=True)
+    with (logs / f"{name}.log").open("ab") as log:
         process = subprocess.Popen(
             arguments,
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            env=environment,
+            env=own_environment(net) | variables,
         )
-
-    net.started(person.name, process.pid)
+    net.started(name, process.pid)
     return process
 
 
 def start_api(net: Devnet, on_progress: OnProgress, seconds: float = 60) -> str:
-    """Start the audit API with its dashboard for this devnet, and wait until it listens; answers its address."""
+    """Start the audit API with its dashboard and wait until it listens; answers its address, or nothing."""
     port = free_port()
     home = Path(net.home)
     arguments = [sys.executable, "-m", "chainfl", "serve", "--devnet", str(home), "--port", str(port)]
 
-    (home / "logs").mkdir(exist_ok=True)
-    with (home / "logs" / "audit-api.log").open("ab") as log:
-        process = subprocess.Popen(
-            arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-    net.started("audit-api", process.pid)
+    process = _start(net, "audit-api", arguments, {})
 
     until = time.monotonic() + seconds
     while not _listens(port):
         if process.poll() is not None or time.monotonic() > until:
             on_progress(f"the audit API does not answer; the rest runs; see {home}/logs/audit-api.log")
-            break
+            return ""
         time.sleep(0.05)
     net.dashboard = f"http://127.0.0.1:{port}"
     net.save()

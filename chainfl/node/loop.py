@@ -171,10 +171,11 @@ def serve(
 
             pause = min(max(_SLOWING * pause, _QUICKEST * poll_seconds), poll_seconds)
         except ProtocolError as error:
-            # Somebody was quicker, or the phase ended meanwhile: the next look shows what holds now.
+            # Somebody was quicker, or the phase ended meanwhile: the next look shows what holds now. An endpoint that
+            # hides what was done already would have it sent for ever, and each refusal costs gas: pauses grow.
             _log.info("not taken: %s", error)
             shown.refused()
-            pause = poll_seconds
+            pause = min(max(2 * pause, poll_seconds), _LONGEST_PAUSE)
         except (OutsideError, LedgerLieError) as error:
             # Stores are asked again sooner than chains: bytes that come late in a phase can still be acted on.
             shown.failed(error)

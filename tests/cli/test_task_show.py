@@ -2,7 +2,7 @@
 
 import pytest
 
-from chainfl.cli.task_show import next_step, plain_manifest, plain_terms, waited_for
+from chainfl.cli.task_show import attempt_text, next_step, plain_manifest, plain_terms, waited_for
 from chainfl.codec.manifest import AppManifest
 from chainfl.codec.records import Layout, Tensor
 from chainfl.protocol.term_table import TERMS
@@ -34,6 +34,13 @@ def test_a_validator_that_acted_is_waited_for_no_longer() -> None:
     played.commit_scores(first)
 
     assert waited_for(played.task) == played.ids(others)
+
+
+def test_a_later_attempt_says_why_there_is_one() -> None:
+    assert attempt_text(1) == (
+        "2: the first proposer was silent, outvoted or convicted, so the next one proposes"
+    )
+    assert attempt_text(2).startswith("3: the first 2 proposers were silent")
 
 
 def test_every_term_is_told() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from chainfl.devnet import processes
 from chainfl.devnet.processes import Devnet, clear, is_running, load_devnet, stop, write_guest
 from chainfl.errors import InputError
 from chainfl.node.settings import NodeSettings
+from chainfl.node.wiring import READY
 from tests.processes import await_that
 
 
@@ -41,6 +43,20 @@ def test_the_guests_file_sets_what_a_node_and_its_commands_need(tmp_path: Path) 
     assert required <= names
 
 
+def test_a_shell_that_was_a_guest_elsewhere_decides_nothing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Devnet(str(tmp_path), "http://127.0.0.1:8545")
+    for line in write_guest(net).read_text().splitlines():
+        monkeypatch.setenv(line.removeprefix("export ").partition("=")[0], "of another devnet")
+    monkeypatch.setenv("CHAINFL_DATA", "data")
+
+    found = processes.own_environment(net)
+
+    assert found["CHAINFL_DATA"] == "data"
+    assert "of another devnet" not in found.values()
+
+
 def test_stop_ends_what_was_started_and_nobody_who_got_its_number_since(
     tmp_path: Path, bystander: subprocess.Popen[bytes]
 ) -> None:
@@ -62,6 +78,27 @@ def test_stop_ends_what_was_started_and_nobody_who_got_its_number_since(
     assert not is_running(own.pid)
     assert load_devnet(tmp_path).processes == {}
     assert stop(load_devnet(tmp_path)) == []
+
+
+def test_who_waits_for_nodes_is_told_that_the_wait_goes_on(
+    tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Devnet(str(tmp_path), "http://127.0.0.1:8545")
+    net.started("p01", bystander.pid)
+    said = list[str]()
+
+    def listen(line: str) -> None:
+        said.append(line)
+        if len(said) == 2:
+            (tmp_path / "nodes" / "p01").mkdir(parents=True)
+            (tmp_path / "nodes" / "p01" / READY).touch()
+
+    monkeypatch.setattr(processes, "QUIET_SECONDS", 0.0)
+    processes.await_nodes(net, [processes.Person("p01")], listen)
+
+    assert [line.partition(",")[0] for line in said] == ["0 of 1 nodes are ready"] * 2 + [
+        "1 of 1 nodes are ready"
+    ]
 
 
 def test_a_process_that_has_ended_and_is_not_collected_does_not_run() -> None:

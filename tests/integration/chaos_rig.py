@@ -224,6 +224,7 @@ class Rig:
 
     def kill_anvil(self) -> Callable[[], None]:
         """SIGKILL to the endpoint, just after its chain was written to disk; answers how it comes back."""
+        self.stop_mining()
         state, lead = self.chain.rpc("anvil_dumpState", []), self.lead()
         number = self.chain.w3.eth.block_number
         file = self.home / "chain-state.json"

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ def test_a_head_far_away_does_not_keep_a_reader_busy_for_ever(chain: Devchain, t
 # A node among corrupted answers
 
 
-def _node(chain: Devchain, task: ChainTask, proxy: Corrupt, who: Address) -> tuple[Node, FeeCaps]:
+def _node(chain: Devchain, task: ChainTask, proxy: Proxy, who: Address) -> tuple[Node, FeeCaps]:
     """Somebody of the task, whose every request goes through the proxy."""
     me, caps = task.people[who], FeeCaps()
     w3 = open_rpc(proxy.url, timeout=TIMEOUT)
@@ -172,9 +173,48 @@ def test_a_node_among_corrupted_answers_misses_nothing_and_stays_up(
     assert "Traceback" not in caplog.text
 
 
-def _serve(node: Node, stop: threading.Event, status: Status, ended: list[BaseException | None]) -> None:
+def test_an_endpoint_that_hides_what_a_node_did_has_it_pay_for_few_refusals(chain: Devchain) -> None:
+    """It would commit again as often as it looks; each time it is refused it waits twice as long."""
+    task = open_task(chain, Rule.SOFTMAX, rounds=3)
+    first, *_ = task.people.values()
+    first.ledger.draw()
+    worker = next(who for who, me in task.people.items() if _is_to_commit(me))
+    hidden = "0x" + keccak256(b"UpdateCommitted(uint64,uint32,bytes32)").hex()
+    tries, poll = list[float](), 0.05
+
+    def hide(method: str, _: Any, answer: Any) -> Any:
+        if method == "eth_sendRawTransaction":
+            tries.append(time.monotonic())
+        if method == "eth_getLogs" and answer:
+            return [log for log in answer if log["topics"][0] != hidden]
+        return answer
+
+    with running(Proxy(chain.url, hide)) as proxy:
+        node, _ = _node(chain, task, proxy, worker)
+        stop, status, ended = threading.Event(), Status(), list[BaseException | None]()
+        thread = threading.Thread(target=_serve, args=(node, stop, status, ended, poll))
+        thread.start()
+        try:
+            await_that(lambda: len(tries) == 8, 60, "eight times the same commitment")
+        finally:
+            stop.set()
+            thread.join(60)
+
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert ended == [None]
+    assert all(pause >= poll * 2**number for number, pause in enumerate(pauses[1:])), pauses
+
+
+def _is_to_commit(me: Participant) -> bool:
+    step = next_step(me, me.ledger.task(), me.ledger.now(), Duty.WORK)
+    return step is not None and not step.is_shared
+
+
+def _serve(
+    node: Node, stop: threading.Event, status: Status, ended: list[BaseException | None], poll: float = 0.1
+) -> None:
     try:
-        serve(node, Duty.ALL, stop, poll_seconds=0.1, status=status)
+        serve(node, Duty.ALL, stop, poll_seconds=poll, status=status)
         ended.append(None)
     except BaseException as error:
         ended.append(error)
