@@ -3,7 +3,6 @@
 Everything that is started is written to `devnet.json` by process id and ended by it; nothing else is touched.
 """
 
-import contextlib
 import json
 import os
 import shlex
@@ -27,6 +26,7 @@ from chainfl.chain.rpc import open_rpc, outside
 from chainfl.chain.send import Sender, checksum
 from chainfl.codec.admission import Entry
 from chainfl.codec.text import ETHER
+from chainfl.devnet.pids import birth_of, is_running, send_signal
 from chainfl.errors import InputError, LedgerError
 from chainfl.node.wiring import READY
 from chainfl.protocol.admission import admit
@@ -411,54 +411,13 @@ def stop(net: Devnet, seconds: float = 10, keep: Sequence[str] = ()) -> list[str
     """End exactly what was started but `keep`, nodes first, politely and then not; answers who was ended."""
     running = [name for name in net.processes if name not in keep and net.runs(name)]
     order = sorted(running, key=lambda name: name == "anvil")
-    ended = [name for name in order if _signal(net.processes[name], signal.SIGTERM)]
+    ended = [name for name in order if send_signal(net.processes[name], signal.SIGTERM)]
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(map(net.runs, ended)):
         time.sleep(0.05)
     for name in filter(net.runs, ended):
-        _signal(net.processes[name], signal.SIGKILL)
+        send_signal(net.processes[name], signal.SIGKILL)
     net.processes = {name: pid for name, pid in net.processes.items() if name in keep}
     net.births = {name: born for name, born in net.births.items() if name in keep}
     net.save()
     return ended
-
-
-def is_running(pid: int) -> bool:
-    """Whether this process is alive (one that has ended and waits to be collected is not)."""
-    with contextlib.suppress(OSError):
-        os.waitpid(pid, os.WNOHANG)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return _told(pid, "stat")[:1] != "Z"
-
-
-def birth_of(pid: int) -> str:
-    """When a process began, as the system reports it: with its number it names the process for good."""
-    return _told(pid, "lstart")
-
-
-def _told(pid: int, what: str) -> str:
-    """What the system reports of a process: `stat` or `lstart`, as ps names them; empty when there is none."""
-    proc = Path(f"/proc/{pid}/stat")
-    try:
-        if Path("/proc/self/stat").exists():
-            fields = proc.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            return fields[{"stat": 0, "lstart": 19}[what]]
-        done = subprocess.run(
-            ["ps", "-o", f"{what}=", "-p", str(pid)], capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip()
-
-
-def _signal(pid: int, number: signal.Signals) -> bool:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True

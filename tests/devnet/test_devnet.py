@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from chainfl.devnet import processes
-from chainfl.devnet.processes import Devnet, clear, is_running, load_devnet, stop, write_guest
+from chainfl.devnet.pids import is_running
+from chainfl.devnet.processes import Devnet, clear, load_devnet, stop, write_guest
 from chainfl.errors import InputError
 from chainfl.node.settings import NodeSettings
 from chainfl.node.wiring import READY

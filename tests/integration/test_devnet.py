@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chainfl.devnet.processes import is_running
+from chainfl.devnet.pids import is_running
 from tests.processes import await_that, chainfl
 
 

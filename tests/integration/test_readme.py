@@ -16,7 +16,8 @@ from chainfl.chain.abi import as_address
 from chainfl.chain.keys import address_of
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
-from chainfl.devnet.processes import is_running, load_devnet
+from chainfl.devnet.pids import is_running
+from chainfl.devnet.processes import load_devnet
 from chainfl.learning.datasets import load
 from chainfl.protocol.views import unclaimed_rounds
 from tests.processes import await_that

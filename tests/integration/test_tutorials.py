@@ -17,7 +17,8 @@ from chainfl.chain.keys import address_of
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
 from chainfl.codec.text import ETHER
-from chainfl.devnet.processes import Devnet, fund, is_running, load_devnet, start_anvil
+from chainfl.devnet.pids import is_running
+from chainfl.devnet.processes import Devnet, fund, load_devnet, start_anvil
 from chainfl.protocol.views import unclaimed_rounds
 from chainfl.types import Phase
 from tests.integration.test_readme import clean, typed
