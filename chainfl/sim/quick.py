@@ -4,7 +4,8 @@ The ledger, its rules and every decision are the same as with the real roles; on
 head's root is always the real one, and equal updates get equal names, as they would have equal roots.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +31,7 @@ from chainfl.types import Digest, Id, Phase
 
 _SALT = bytes(32)
 _SAMPLED = 1021
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +93,20 @@ class QuickNetwork(Network):
         self.hostile = frozenset(self.population.adversary.trainers(task, ids))
 
         head_D: Flat = decode(self.head, task.config.scale)
+        left_out: dict[Id, ParameterRangeError] = {}
         for id_, row_D in zip(ids, self.population.updates(task, head_D, ids), strict=True):
             # An update out of range is never submitted, as a node would not submit it either.
             try:
                 self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
-            except ParameterRangeError:
+            except ParameterRangeError as error:
+                left_out[id_] = error
                 continue
 
             self.names[id_] = named.add(self.updates[id_])
             name = self.names[id_]
             sealed = self._seal(task, Phase.TRAIN, id_, worker_payload(name, name, self._samples(id_)))
             self._ledger(id_).commit_update(task.round.number, sealed)
+        _say_left_out(task, {id_: error for id_, error in left_out.items() if id_ not in self.hostile})
 
     def reveal_updates(self, ids: Sequence[Id]) -> None:
         """Show the names."""
@@ -190,3 +195,12 @@ class QuickNetwork(Network):
 
     def _seal(self, task: Task, phase: Phase, id_: Id, payload: Digest) -> Digest:
         return seal(task, phase, task.by_id(id_).address, payload, _SALT)
+
+
+def _say_left_out(task: Task, errors: Mapping[Id, ParameterRangeError]) -> None:
+    """Honest training that gave no numbers is the user's to mend: one line a round says so."""
+    if not errors:
+        return
+    id_, error = next(iter(errors.items()))
+    others = f" and of {len(errors) - 1} more" if len(errors) > 1 else ""
+    _log.warning("round %d: the update of %d%s is left out: %s", task.round.number, id_, others, error)

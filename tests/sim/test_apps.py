@@ -153,6 +153,26 @@ def test_each_participant_may_have_a_place_of_its_own(
     assert "seen.py:11: data(): FileNotFoundError" in told["error"]["message"]
 
 
+def test_honest_training_that_gives_no_numbers_is_told_in_one_line_a_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = tmp_path / "seen.py"
+    app.write_text(SEEN.replace("+= len(samples[0])", "*= float('nan')"))
+    for client in range(5):
+        (tmp_path / f"part-{client}.txt").write_text("10")
+
+    code, told = answer(
+        capsys, "simulate", "--app", str(app), *FEW, "--dataset", str(tmp_path / "part-{client}.txt")
+    )
+
+    assert code == 0
+    assert [one["outcome"] for one in told["metrics"]["rounds"]] == ["void", "void"]
+    lines = [each.getMessage() for each in caplog.records if "left out" in each.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("round 1: the update of ")
+    assert "is nan" in lines[0]
+
+
 REFUSED = {
     "no such file": (["--app", "nowhere.py"], "nowhere.py"),
     "an option of built-in models": (["--app", "{app}", "--batch", "4"], "--batch is for built-in models"),
