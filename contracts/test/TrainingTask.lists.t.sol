@@ -148,6 +148,49 @@ contract TrainingTaskListsTest is TaskTest {
         vm.assertEq(since, 2);
     }
 
+    function test_operator_calledBackInOneRound_neverStopped() external {
+        address key = _account(20);
+        _join(1);
+        _hire(1, key);
+        for (uint256 who = 2; who <= 6; ++who) {
+            if (who != 4) _join(who);
+        }
+        _task.draw(_seedHeader());
+
+        vm.prank(_account(1));
+        _registry.setOperator(address(_task), address(0));
+        _hire(1, key);
+
+        (, uint48 since, uint48 until) = _task.operates(key);
+        vm.assertEq(since, 1);
+        vm.assertEq(until, type(uint48).max);
+    }
+
+    function test_enrolAdmitted_asInternalByTheProofOfAnyone_reverts() external {
+        _leaves[7] = List.leaf(address(0), Role.Participant);
+        TaskConfig memory terms = _terms();
+        terms.admissionRoot = List.root(_leaves);
+        (terms.minInternals, terms.internalsTrain) = (2, true);
+        _task = _create(terms);
+        _stake(30);
+
+        bytes32[] memory proof = List.proof(_leaves, 7);
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(30)));
+        vm.prank(_account(30));
+        _task.enrolAdmitted(_account(30), Role.Internal, proof);
+        vm.prank(_account(30));
+        _task.enrolAdmitted(_account(30), Role.Participant, proof);
+
+        vm.assertTrue(_task.account(_account(30)).role == Role.Participant);
+    }
+
+    function _hire(uint256 who, address key) private {
+        vm.prank(_account(who));
+        _registry.setOperator(address(_task), key);
+        vm.prank(key);
+        _task.enrolFor(_account(who));
+    }
+
     function _join(uint256 who) private {
         _stake(who);
         bytes32[] memory proof = List.proof(_leaves, who - 1);
