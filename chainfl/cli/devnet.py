@@ -91,8 +91,8 @@ def up(
         raise InputError("--dataset is for an app: give --app FILE too")
     app = absolute(app) if app is not None else None
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end what was started, also when told to stop
-    narrate("starting anvil")
     process, url = start_anvil(folder, 1)
+    narrate(f"anvil at {url}; deploying the contracts")
     net = Devnet(str(folder), url)
     net.started("anvil", process.pid)
     try:
