@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 
 from chainfl.blobs import check_model, get_canonical_model, get_model, get_record, keep_model, within
 from chainfl.codec import merkle
@@ -18,9 +19,12 @@ from chainfl.codec.records import Attestation, BlockNode, Member, Update
 from chainfl.codec.vector import Vector, decode
 from chainfl.errors import ChainflError, ProtocolError, StoreError, StoreTimeoutError, VerificationError
 from chainfl.ports import BlobStore, Floats
+from chainfl.protocol._quadratic import Matrix
 from chainfl.protocol.combine import combine, combine_ranks, pairwise_squared_distances
 from chainfl.protocol.shares import equal, head_share, krum
 from chainfl.protocol.state import ZERO_DIGEST, Task
+from chainfl.protocol.varsel import varsel_shares, varsel_weights
+from chainfl.protocol.views import internal_updates
 from chainfl.types import TOTAL, Digest, Id, Rule
 
 Fetch = Callable[[BlobStore, Task, Cid, Digest], Vector]
@@ -175,6 +179,13 @@ def next_model(store: BlobStore, task: Task, get: Fetch = fetch) -> tuple[tuple[
     return tallied.shares, model_by(store, task, tallied.shares, get)
 
 
+def right_shares(store: BlobStore, task: Task, get: Fetch = fetch) -> tuple[int, ...]:
+    """The shares of the round alone: those that the contract decided, or that the included updates' bytes give."""
+    if not task.config.rule.is_attested:
+        return task.round.decided.shares
+    return attested_shares(task, _included_updates(store, task, get))
+
+
 def model_by(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch = fetch) -> Vector:
     """What these shares make of head and updates; only what has a part is fetched (on ranks: all included)."""
     if task.config.rule.is_on_ranks:
@@ -185,15 +196,27 @@ def model_by(store: BlobStore, task: Task, shares: Sequence[int], get: Fetch = f
 
 
 def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
-    """Krum's choice over the included updates, as shares per revealed update."""
+    """The shares per revealed update that the bytes of the included ones give: Krum's choice, or VaRSeL's weights."""
     config = task.config
-    tallied = task.round.tally
-    assert tallied is not None
+    counted = task.round.decided.included
+    distances_KK = pairwise_squared_distances(included)
+    if config.rule is Rule.VARSEL:
+        return _varsel_shares(task, distances_KK)
+
     wanted = 1 if config.rule is Rule.KRUM else config.selected
-    chosen = iter(krum(pairwise_squared_distances(included), config.tolerated, wanted))
-    per_update = [next(chosen) if counts else False for counts in tallied.included]
+    chosen = iter(krum(distances_KK, config.tolerated, wanted))
+    per_update = [next(chosen) if counts else False for counts in counted]
     kept = head_share(config.alpha)
     return (kept, *equal(per_update, TOTAL - kept))
+
+
+def _varsel_shares(task: Task, distances_KK: Matrix) -> tuple[int, ...]:
+    """Internal updates are those of the committee."""
+    counted = task.round.decided.included
+    internals_K = list(compress(internal_updates(task.round), counted))
+    weights_K = varsel_weights(distances_KK, internals_K, task.config.budget)
+    parts = iter(varsel_shares(weights_K, internals_K))
+    return (0, *(next(parts) if counts else 0 for counts in counted))
 
 
 def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares: Sequence[int]) -> BlockNode:

@@ -55,6 +55,7 @@ class Rule(IntEnum):
     MEDIAN = 8
     KRUM = 9
     MULTI_KRUM = 10
+    VARSEL = 11
 
     @property
     def is_softmax(self) -> bool:
@@ -74,7 +75,7 @@ class Rule(IntEnum):
     @property
     def is_attested(self) -> bool:
         """The proposer posts the shares and the committee's majority vouches for them."""
-        return self in (Rule.KRUM, Rule.MULTI_KRUM)
+        return self in (Rule.KRUM, Rule.MULTI_KRUM, Rule.VARSEL)
 
     @property
     def name_text(self) -> str:
@@ -150,6 +151,7 @@ class TaskConfig:
     admission_root: Digest = bytes(32)
     min_internals: int = 0
     internals_train: bool = False
+    budget: int = 0
 
     @property
     def is_appointed(self) -> bool:

@@ -86,6 +86,7 @@ def test_the_text_of_a_rule_sets_every_other_term_that_the_model_does_not() -> N
         ("mean:samples=1", "by_samples", True),
         ("mean:unique=0", "unique_roots", False),
         ("committee-far:redraw=7", "redraw_every", 7),
+        ("varsel:budget=3", "budget", 3),
     ):
         assert getattr(default_terms(text, 200, 3, 3), name) == value != getattr(base, name)
 
@@ -93,6 +94,9 @@ def test_the_text_of_a_rule_sets_every_other_term_that_the_model_does_not() -> N
 @pytest.mark.parametrize("rule", Rule)
 def test_the_defaults_of_the_table_are_terms_that_a_task_accepts(rule: Rule) -> None:
     config = default_terms(rule.name_text, 200, TERM["committee_size"].default, TERM["min_updates"].default)
+    if rule is Rule.VARSEL:
+        # Who is internal has no default.
+        config = replace(config, admission_root=b"\x01" * 32, min_internals=2, internals_train=True)
 
     check_config(config, config.rounds * BUDGET, Floors(5))
 

@@ -14,7 +14,7 @@ from chainfl.codec.records import BlockNode
 from chainfl.codec.scores import decode_scores
 from chainfl.codec.vector import Vector
 from chainfl.errors import StoreError, VerificationError
-from chainfl.execution import Fetch, FetchOnce, block_record, next_model
+from chainfl.execution import Fetch, FetchOnce, block_record, model_by, right_shares
 from chainfl.ports import BlobStore
 from chainfl.protocol import events
 from chainfl.protocol.actions import seal
@@ -199,7 +199,11 @@ def _tally(played: PlayedRound, standing: Task, store: BlobStore, get: Fetch) ->
         if standing.config.rule.is_elected
         else _compare(5, tallied.head_score, told.head_score)
     )
-    yield _compare(6, tallied.shares, told.shares)
+    yield (
+        _posted_shares(standing, store, get)
+        if played.outcome is Outcome.FINAL and standing.config.rule.is_attested
+        else _compare(6, tallied.shares, told.shares)
+    )
     yield _compare(7, tallied.elected or (), told.elected)
 
 
@@ -229,6 +233,17 @@ def _distances(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     return _finding(5, "every distance is exact", "they are")
 
 
+def _posted_shares(standing: Task, store: BlobStore, get: Fetch) -> Finding:
+    """6, attested rules. The shares that a majority attested are those that the updates' bytes give."""
+    try:
+        expected = right_shares(store, standing, get)
+    except StoreError as error:
+        return _finding(6, "the updates' bytes", str(error), Verdict.UNAVAILABLE)
+    except VerificationError as error:
+        return _finding(6, "the updates' bytes", str(error), Verdict.MISMATCH)
+    return _compare(6, expected, standing.round.posted.shares)
+
+
 def _vector(standing: Task, store: BlobStore, id_: Id, get: Fetch) -> Vector:
     update = standing.round.revealed(id_)
     return get(store, standing, Cid.dag_cbor(update.cid), update.root)
@@ -238,13 +253,11 @@ def _model_root(standing: Task, store: BlobStore, get: Fetch) -> Finding:
     """8. Combining head and updates with the round's shares gives the proposed model."""
     proposal = standing.round.posted
     try:
-        shares, model_D = next_model(store, standing, get)
+        model_D = model_by(store, standing, proposal.shares or standing.round.decided.shares, get)
     except StoreError as error:
         return _finding(8, "the bytes of head and updates", str(error), Verdict.UNAVAILABLE)
     except VerificationError as error:
         return _finding(8, "the bytes of head and updates", str(error), Verdict.MISMATCH)
-    if proposal.shares and proposal.shares != shares:
-        return _compare(8, shares, proposal.shares)
     return _compare(8, merkle.root(model_D).hex(), proposal.model_root.hex())
 
 

@@ -5,6 +5,7 @@ All four run the functions that the contract is tested against, so that an answe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, TypeVar
 
 from chainfl.cli.compute import computation
@@ -15,8 +16,9 @@ from chainfl.errors import InputError
 from chainfl.protocol import draw as drawing
 from chainfl.protocol import rewards, state
 from chainfl.protocol import tally as tallying
-from chainfl.protocol.shares import equal, head_share, krum, majority
+from chainfl.protocol.shares import equal, head_share, is_enough, krum, majority
 from chainfl.protocol.term_table import MAX_UPDATES, TERM
+from chainfl.protocol.varsel import varsel_shares, varsel_weights
 from chainfl.types import TOTAL, Digest, Id, Rule, TaskConfig
 
 T = TypeVar("T")
@@ -32,8 +34,9 @@ def shares(asked: Judgement) -> Mapping[str, Any]:
     the head's loss and one score per update (null: not available; for rules without scores 1 or 0).
     "committee_size" is needed; "rule" (default "softmax") and the task's terms as in docs/protocol.md section
     4: "statistic", "beta", "alpha", "tolerated", "selected", "keep", "by_samples", "unique_roots",
-    "min_updates", "dev_cap"; per update "samples", and "roots" beside "head_root". For "krum" and "multi-krum"
-    the shares are empty, as on chain, unless "distances" gives the included updates' squared distances.
+    "min_updates", "dev_cap", "budget"; per update "samples", and "roots" beside "head_root". For "krum",
+    "multi-krum" and "varsel" the shares are empty, as on chain, unless "distances" gives the included updates'
+    squared distances; "varsel" also asks for "internals", true or false for each update.
 
     Example: echo '{"committee_size": 3, "scores": [[9, 1000000000000, 2000000000000],
     [9, 1000000000000, 2000000000000]]}' | chainfl compute shares --json
@@ -171,19 +174,36 @@ def _decoded(rule: Rule, row: Sequence[int]) -> list[int | None]:
 
 
 def _attested(asked: Judgement, judged: _Judged) -> list[int]:
-    """The shares that a proposer of Krum has to post, from the distances between the included updates."""
+    """The shares that a proposer has to post, from the distances between the included updates."""
     config = judged.config
     included = judged.tally.included
     count = sum(included)
     matrix = asked.distances
     if not config.rule.is_attested or len(matrix) != count or any(len(row) != count for row in matrix):
-        raise InputError(f"input.distances: give krum or multi-krum {count} rows of {count} distances")
+        raise InputError(
+            f"input.distances: give krum, multi-krum or varsel {count} rows of {count} distances"
+        )
     if count < config.min_updates:
         return []
+    if config.rule is Rule.VARSEL:
+        return _weighed(asked, judged)
     wanted = 1 if config.rule is Rule.KRUM else min(config.selected, count)
     chosen = iter(krum(matrix, config.tolerated, wanted))
     kept = head_share(config.alpha)
     return [kept, *equal([next(chosen) if counts else False for counts in included], TOTAL - kept)]
+
+
+def _weighed(asked: Judgement, judged: _Judged) -> list[int]:
+    """VaRSeL's shares; none where no internal update counts."""
+    included = judged.tally.included
+    internals_R: list[bool] = _per_update(asked, "internals", len(included), [])
+    if not is_enough(included, internals_R, judged.config):
+        return []
+
+    internals_K = list(compress(internals_R, included))
+    weights_K = varsel_weights(asked.distances, internals_K, judged.config.budget)
+    parts = iter(varsel_shares(weights_K, internals_K))
+    return [0, *(next(parts) if counts else 0 for counts in included)]
 
 
 def _score_rows(asked: Judgement) -> list[list[int]]:

@@ -145,7 +145,9 @@ class Judgement(Question):
     min_updates: Integer = _term("min_updates", 1)
     dev_cap: Integer = _term("dev_cap", WAD)
     selected: Integer = _term("selected", 1, low=1)
+    budget: Integer = _term("budget", 10)
     distances: Array[Array[Uint128]] = Field(default_factory=list)
+    internals: Array[bool] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _is_within_the_committee(self) -> Self:

@@ -23,7 +23,7 @@ from chainfl.protocol.state import (
     Update,
 )
 from chainfl.protocol.tally import decoded_scores
-from chainfl.protocol.views import claim_of, may_score, ordered_roots, trains
+from chainfl.protocol.views import claim_of, internal_updates, may_score, ordered_roots, trains
 from chainfl.types import Address, Digest, Phase, Slash
 
 # Train, Reveal
@@ -124,7 +124,7 @@ def propose(
     if account.id != round_.proposer:
         raise errors.NotProposerError()
     if task.config.rule.is_attested:
-        sharing.check_attested(shares, round_.decided.included, task.config)
+        sharing.check_attested(shares, round_.decided.included, internal_updates(round_), task.config)
     elif shares:
         raise errors.BadSharesError()
 

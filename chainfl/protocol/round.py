@@ -29,7 +29,14 @@ from chainfl.protocol.proposers import drop_head, end_round, end_void, loses_hea
 from chainfl.protocol.settlement import pay_caller, punish
 from chainfl.protocol.state import Call, Stakes, Task
 from chainfl.protocol.tally import as_set, is_target_reached, tally_of
-from chainfl.protocol.views import expected_updates, revealed_by, revealed_vectors, staked_internals, voters
+from chainfl.protocol.views import (
+    expected_updates,
+    internal_updates,
+    revealed_by,
+    revealed_vectors,
+    staked_internals,
+    voters,
+)
 from chainfl.types import Digest, Outcome, Phase, Slash
 
 # Draw
@@ -220,7 +227,8 @@ def tally(task: Task, call: Call, stakes: Stakes, round_number: int, vectors: Se
     if is_head_lost:
         task.events.append(events.HeadDropped(round_number, task.head_root, task.head_block))
         drop_head(task)
-    if is_reached or is_head_lost or sum(tallied.included) < config.min_updates:
+    is_enough = sharing.is_enough(tallied.included, internal_updates(round_), config)
+    if is_reached or is_head_lost or not is_enough:
         end_void(task, call)
     else:
         next_proposer(task, call)

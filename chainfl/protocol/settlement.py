@@ -7,7 +7,8 @@ from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
 from chainfl.protocol.operators import acts_for
 from chainfl.protocol.state import Call, Pay, Stakes, Tally, Task
-from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Slash
+from chainfl.protocol.views import internal_updates
+from chainfl.types import TOTAL, Address, Id, Outcome, Phase, Rule, Slash
 
 
 def settle(task: Task, outcome: Outcome) -> tuple[int, int, int]:
@@ -45,8 +46,12 @@ def worker_pay(task: Task, tallied: Tally, outcome: Outcome) -> Pay:
     The convicted get nothing, nor does a committee that trains: the sponsor's own earn nothing by what they judge.
 
     Where too few are included to form shares, each gets what it would have got among the fewest that are enough.
+    Of VaRSeL's outsiders most are worth little or nothing: without weights that a majority attested nobody is paid, or
+    a round that they void would pay them better than one that counts.
     """
     round_ = task.round
+    if task.config.rule is Rule.VARSEL and outcome is not Outcome.FINAL:
+        return Pay({}, 1)
     posted = round_.proposal.shares if round_.proposal is not None and outcome is Outcome.FINAL else ()
     shares = posted or tallied.shares
 
@@ -70,9 +75,8 @@ def _committee_pay(task: Task, tallied: Tally, amount: int) -> dict[Id, int]:
     """What each validator gets: by closeness where shares were formed, else the plain part of one seat."""
     round_ = task.round
     config = task.config
-    if sum(tallied.included) < config.min_updates or len(tallied.deviations) < sharing.majority(
-        len(round_.committee)
-    ):
+    is_enough = sharing.is_enough(tallied.included, internal_updates(round_), config)
+    if not is_enough or len(tallied.deviations) < sharing.majority(len(round_.committee)):
         return dict.fromkeys(tallied.deviations, amount // len(round_.committee))
     paid = [id_ for id_ in tallied.deviations if id_ not in round_.convicted | round_.absent]
     parts = rewards.committee_pay([tallied.deviations[id_] for id_ in paid], amount)

@@ -4,8 +4,10 @@ C validators of the committee, R revealed updates, K included ones. All are Pyth
 """
 
 from collections.abc import Sequence
+from operator import and_
 
 from chainfl.protocol.errors import BadSharesError
+from chainfl.protocol.varsel import check_varsel_shares
 from chainfl.types import TOTAL, WAD, Rule, Statistic, TaskConfig
 
 SCORE_TO_WAD = 10**6
@@ -96,6 +98,12 @@ def included(
     return answer
 
 
+def is_enough(included_R: Sequence[bool], internals_R: Sequence[bool], config: TaskConfig) -> bool:
+    """Whether so many updates count that there can be shares; VaRSeL weighs the others against an internal one."""
+    is_weighed = config.rule is not Rule.VARSEL or any(map(and_, included_R, internals_R))
+    return is_weighed and sum(included_R) >= config.min_updates
+
+
 def softmax(statistics_K: Sequence[int], beta: int, amount: int) -> list[int]:
     """Shares of `amount` by softmax of minus the statistics; the remainder goes to the best (SABFL)."""
     best = min(range(len(statistics_K)), key=lambda i: (statistics_K[i], i))
@@ -157,12 +165,17 @@ def shares_of(statistics_K: Sequence[int], samples_K: Sequence[int], config: Tas
     return equal(chosen, amount)
 
 
-def check_attested(shares: Sequence[int], included_R: Sequence[bool], config: TaskConfig) -> None:
-    """What the contract checks of shares that a proposer posts: length, p_0, zeros outside, the equal parts.
+def check_attested(
+    shares: Sequence[int], included_R: Sequence[bool], internals_R: Sequence[bool], config: TaskConfig
+) -> None:
+    """What the contract checks of shares that a proposer posts: length, p_0, zeros outside, the rule's form.
 
     Raises:
         BadSharesError: the shares are not of the rule's form.
     """
+    if config.rule is Rule.VARSEL:
+        check_varsel_shares(shares, internals_R, included_R, config.budget)
+        return
     if len(shares) != len(included_R) + 1 or shares[0] != head_share(config.alpha):
         raise BadSharesError()
     chosen = [share > 0 for share in shares[1:]]

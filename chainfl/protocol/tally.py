@@ -59,7 +59,8 @@ def decide(
     # The committee's one number for each included update, and what the rule makes of these numbers.
     kept = [i for i, counts in enumerate(included) if counts]
     statistics = [_statistic(columns[i], config, seats[i]) for i in kept]
-    is_formed = len(kept) >= config.min_updates and not config.rule.is_attested
+    is_enough = sharing.is_enough(included, [worker in committee for worker in workers], config)
+    is_formed = is_enough and not config.rule.is_attested
     shares = _shares(statistics, kept, updates, config) if is_formed else ()
     ranked = [workers[kept[position]] for position in sharing.rank(statistics)]
     is_electing = is_formed and config.rule.is_elected

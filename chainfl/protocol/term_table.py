@@ -393,6 +393,16 @@ TERMS: Final[tuple[Term, ...]] = (
         bound="only with --min-internals, and --max-updates above --committee-size",
         usual="yes with --internals, else no",
     ),
+    Term(
+        "budget",
+        Unit.COUNT,
+        Source.RULE,
+        "What external updates count for at most under varsel, in internal updates",
+        default=10,
+        low=0,
+        high=_UINT8,
+        rule_keys=("budget",),
+    ),
 )
 """In the order of `TaskConfig` and of the contract's struct."""
 

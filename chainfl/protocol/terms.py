@@ -57,7 +57,7 @@ def rule_minimum(config: TaskConfig) -> int:
     """How many included updates the rule needs to mean anything."""
     if config.rule is Rule.FEDROB:
         return 2 * config.tolerated + 1
-    if config.rule.is_attested:
+    if config.rule in (Rule.KRUM, Rule.MULTI_KRUM):
         return 2 * config.tolerated + 3
     return config.committee_size if config.rule.is_elected else 1
 
@@ -72,6 +72,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
     amount = TOTAL - head_share(min(c.alpha, WAD))
     budget = escrow // c.rounds if c.rounds else 0
     phases = [phase_seconds(c, phase) for phase in TIMED]
+    needs_internals = c.rule is Rule.VARSEL
 
     def fits(name: str) -> bool:
         return TERM[name].fits(getattr(c, name))
@@ -86,11 +87,11 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("minUpdates", max(1, rule_minimum(c)) <= c.min_updates <= c.max_updates),
         ("selected", c.rule is not Rule.MULTI_KRUM or 1 <= c.selected <= c.min_updates),
         ("maxSamples", fits("max_samples")),
-        ("alpha", fits("alpha") and amount >= c.max_updates),
+        ("alpha", fits("alpha") and amount >= c.max_updates and (not needs_internals or c.alpha == WAD)),
         ("beta", fits("beta")),
         ("keep", not c.rule.is_elected or (c.keep > 0 and fits("keep"))),
-        ("minInternals", not c.is_appointed or _may_appoint(c)),
-        ("internalsTrain", not c.internals_train or (c.is_appointed and c.max_updates > c.committee_size)),
+        ("minInternals", not (c.is_appointed or needs_internals) or _may_appoint(c)),
+        ("internalsTrain", _may_train(c) if c.internals_train else not needs_internals),
         ("redrawEvery", fits("redraw_every")),
         ("rounds", fits("rounds")),
         ("target", fits("target")),
@@ -121,6 +122,11 @@ def _may_appoint(config: TaskConfig) -> bool:
     """A list names the internals, and no rule elects others in their place."""
     is_bounded = MIN_INTERNALS <= config.min_internals <= config.committee_size
     return is_bounded and config.admission_root != NO_LIST and not config.rule.is_elected
+
+
+def _may_train(config: TaskConfig) -> bool:
+    """Beside an appointed committee that trains somebody else has to have room."""
+    return config.is_appointed and config.max_updates > config.committee_size
 
 
 TIMED: Final = (Phase.TRAIN, Phase.REVEAL, Phase.SCORE, Phase.TALLY, Phase.PROPOSE, Phase.CHALLENGE)
@@ -173,6 +179,8 @@ def _values_of(rule: Rule) -> dict[str, float]:
         "m": rule is Rule.MULTI_KRUM,
         "keep": rule.is_elected,
         "redraw": rule.is_elected,
+        "alpha": rule is not Rule.VARSEL,
+        "budget": rule is Rule.VARSEL,
     }
     return {name: value for name, value in RULE_VALUES.items() if read_by.get(name, True)}
 
@@ -201,6 +209,7 @@ def default_terms(rule_text: str, dimension: int, committee: int, min_updates: i
         "by_samples": bool(values["samples"]),
         "unique_roots": bool(values["unique"]),
         "redraw_every": int(values["redraw"]),
+        "budget": int(values["budget"]) if rule is Rule.VARSEL else 0,
     }
     decided = {"committee_size": committee, "min_updates": min_updates}
 

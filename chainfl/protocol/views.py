@@ -57,6 +57,11 @@ def staked_internals(task: Task) -> list[Id]:
     return [id_ for id_ in internals(task) if task.by_id(id_).weight > 0]
 
 
+def internal_updates(round_: Round) -> list[bool]:
+    """Which revealed updates are the committee's own; those of an electing committee are not among them."""
+    return [id_ in round_.committee for id_ in round_.order]
+
+
 def has_enough(task: Task) -> bool:
     """Whether so many are enrolled and staked that a draw can open."""
     config = task.config

@@ -17,8 +17,8 @@ from chainfl.protocol.admission import list_root
 from chainfl.protocol.errors import BadConfigError
 from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.term_table import FEES_OF_A_BUDGET, MIN_INTERNALS, TERMS, Source, Unit
-from chainfl.protocol.terms import Floors, check_config, default_terms
-from chainfl.types import WAD, Role, TaskConfig
+from chainfl.protocol.terms import Floors, check_config, default_terms, parse_rule
+from chainfl.types import WAD, Role, Rule, TaskConfig
 from chainfl.workflows.sponsor_terms import DECIDED
 from chainfl.workflows.sponsor_terms import Terms as Terms
 from chainfl.workflows.sponsor_terms import with_changes as with_changes
@@ -32,9 +32,10 @@ def config_of(
 ) -> TaskConfig:
     """The task's config from a sponsor's terms; the contract checks its bounds."""
     usual = default_terms(terms.rule, manifest.layout.d, terms.committee_size, terms.min_updates)
-    decided = {name: getattr(terms, name) for name in DECIDED} | {
-        "internals_train": bool(terms.internals_train)
-    }
+    decided = {name: getattr(terms, name) for name in DECIDED}
+    if terms.internals_train is None:
+        # VaRSeL weighs outsiders' updates against those of internals, who therefore train.
+        decided["internals_train"] = usual.rule is Rule.VARSEL
 
     # Fees come out of the escrow: a fixed default could eat a small task's budget.
     if terms.caller_fee is None:
@@ -118,6 +119,11 @@ def with_internals(terms: Terms, entries: Sequence[Entry]) -> Terms:
 def _expect_internals(terms: Terms, entries: Sequence[Entry]) -> None:
     """Nobody joins a list later: with fewer internals on it than a draw needs there would never be a round."""
     members = _internals_of(entries)
+    if parse_rule(terms.rule)[0] is Rule.VARSEL and not terms.min_internals:
+        raise InputError(
+            f"--rule {terms.rule}: weighs outsiders against your own clients: name these with --internals FILE, or on "
+            "the list of --admission with --min-internals"
+        )
     if entries and members < terms.min_internals:
         raise InputError(
             f"--min-internals {terms.min_internals}: {terms.admission or terms.internals} names {members} internals; "

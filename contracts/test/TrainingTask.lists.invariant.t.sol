@@ -30,7 +30,7 @@ contract TrainingTaskListsInvariantTest is BaseTest {
 
     /// @dev Books of a play in which nothing happens would prove nothing.
     function test_handlers_inALongPlayOfLists_reachEverything() external {
-        for (uint256 i = 0; i < 3000; ++i) {
+        for (uint256 i = 0; i < 4500; ++i) {
             bytes4 action = _actions[_random(i, 0) % _actions.length];
             (bool done,) =
                 address(_handler).call(abi.encodeWithSelector(action, _random(i, 1), _random(i, 2)));

@@ -25,6 +25,7 @@ from chainfl.protocol.terms import default_terms
 from chainfl.report import Bar, Report, bar, narrate, report
 from chainfl.types import TOTAL, WAD, Address, Digest, Phase, Rule, Statistic, TaskConfig
 from scripts.benches._command import bench_parser, show
+from scripts.benches._gas_internals import enrolment, whole_shares, with_internals
 from scripts.benches._gas_node import DEPTH, TRANSACTION_GAS, Known, Node, anvil, known
 
 COMMITTEE = 5
@@ -105,7 +106,8 @@ class Scene:
         self.draw(caller)
         committee = self.ids("committee")
         proposers = self.ids("proposers")
-        out = set() if self.config.rule.is_elected else {*committee, proposers[0]}
+        apart = [] if self.config.internals_train else committee
+        out = set() if self.config.rule.is_elected else {*apart, proposers[0]}
 
         count = self.node.read("TrainingTask", self.task, "accountCount")
         depth = self.config.depth
@@ -177,6 +179,8 @@ def posted_shares(config: TaskConfig, updates: int) -> list[int]:
     """What a proposer posts where shares are attested: equal parts for the first ones."""
     if not config.rule.is_attested:
         return []
+    if config.rule is Rule.VARSEL:
+        return whole_shares(updates, COMMITTEE)
     chosen = 1 if config.rule is Rule.KRUM else config.selected
     head = head_share(config.alpha)
     part, rest = divmod(TOTAL - head, chosen)
@@ -192,7 +196,7 @@ def terms(rule: Rule, statistic: Statistic, updates: int, depth: int = DEPTH, al
     """Terms for this many workers, all of whom train and have a part where the rule allows it."""
     phases: dict[str, Any] = {term.name: PHASE_SECONDS for term in TERMS if term.unit is Unit.SECONDS}
 
-    return replace(
+    config = replace(
         default_terms(rule.name_text, 64 << depth, COMMITTEE, updates),
         manifest=CID,
         first_root=known("head", depth).root,
@@ -210,17 +214,23 @@ def terms(rule: Rule, statistic: Statistic, updates: int, depth: int = DEPTH, al
         caller_fee=10**12,
         **phases,
     )
+    return with_internals(config, internals()) if rule is Rule.VARSEL else config
+
+
+def internals() -> tuple[Address, ...]:
+    """Who is internal where a rule asks for internals."""
+    return tuple(who(id_) for id_ in range(1, COMMITTEE + 1))
 
 
 def scene(node: Node, config: TaskConfig) -> Scene:
     """Deploy everything, create a task, enrol as many as its terms let work."""
     built, registry = empty_scene(node, config)
-    people = config.max_updates + COMMITTEE + (0 if config.rule.is_elected else 1)
+    people = config.max_updates + (not config.rule.is_elected) + COMMITTEE * (not config.internals_train)
     allocate = functions("StakeRegistry")["allocate"].call_data(built.task, ETHER)
     for id_ in range(1, people + 1):
         node.rpc("anvil_setBalance", hex_of(who(id_)), hex(10**24))
         node.send(who(id_), registry, allocate, ETHER)
-        built.call(who(id_), "enrol")
+        built.call(who(id_), *(enrolment(who(id_), internals()) if config.is_appointed else ("enrol",)))
     return built
 
 

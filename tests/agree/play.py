@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import compress
 from random import Random
 from typing import Final
 
@@ -23,7 +24,8 @@ from chainfl.protocol.shares import equal, head_share
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.terms import needed_accounts
-from chainfl.protocol.views import claim_of, ordered_roots, revealed_vectors, trains
+from chainfl.protocol.varsel import WHOLE, varsel_shares
+from chainfl.protocol.views import claim_of, internal_updates, ordered_roots, revealed_vectors, trains
 from chainfl.types import TOTAL, WAD, Address, Digest, Id, Outcome, Phase, Role, Rule, Statistic, TaskConfig
 from tests.agree.twin import CHAIN_ID, Twin
 from tests.protocol.scene import HEAD, REACH, SPONSOR, STRANGER, D, address, config, header_of, vector
@@ -529,11 +531,27 @@ class Play:
         rule, tallied = ours.config.rule, ours.round.tally
         if not rule.is_attested or tallied is None:
             return ()
+        if rule is Rule.VARSEL:
+            return self._weighed_shares(ours)
         kept = [i for i, counts in enumerate(tallied.included) if counts]
         wanted = min(len(kept), 1 if rule is Rule.KRUM else ours.config.selected)
         picked = set(self.random.sample(kept, wanted))
         p_0 = head_share(ours.config.alpha)
         return (p_0, *equal([i in picked for i in range(len(tallied.included))], TOTAL - p_0))
+
+    def _weighed_shares(self, ours: Task) -> tuple[int, ...]:
+        """VaRSeL's shares by weights of anybody's liking, mostly within the budget; none without an internal update."""
+        included = ours.round.decided.included
+        internals_K = list(compress(internal_updates(ours.round), included))
+        left = WHOLE * (ours.config.budget if internals_K.count(True) > 1 else 0)
+        left += WHOLE if self.random.random() < 0.05 else 0
+        weights_K = [WHOLE] * len(internals_K)
+        for k in (k for k, is_internal in enumerate(internals_K) if not is_internal):
+            wanted = self.random.choice([0, 1, WHOLE // 3, WHOLE, self.random.randrange(WHOLE)])
+            weights_K[k] = min(left, wanted)
+            left -= weights_K[k]
+        parts = iter(varsel_shares(weights_K, internals_K))
+        return (0, *(next(parts) if counts else 0 for counts in included))
 
     def aggregate(self, ours: Task, posted: Sequence[int]) -> Vector | None:
         """The right next model; None when bytes behind a root are missing."""
@@ -687,11 +705,11 @@ def random_terms(random: Random, entries: Sequence[Entry] = ()) -> TaskConfig:
     """Terms of a small task: every rule, both statistics, limits that bind, committees drawn and appointed."""
     terms = _random_terms(random, entries)
     internals = sum(role is Role.INTERNAL for _, role in entries)
-    if internals < 2 or terms.rule.is_elected or random.random() < 0.15:
+    if internals < 2 or terms.rule.is_elected or (random.random() < 0.15 and terms.rule is not Rule.VARSEL):
         return terms
 
     size = max(2, internals - random.choice([0, 1]))
-    trains = random.random() < 0.6
+    trains = random.random() < 0.6 or terms.rule is Rule.VARSEL
     return replace(
         terms,
         committee_size=size,
@@ -702,13 +720,16 @@ def random_terms(random: Random, entries: Sequence[Entry] = ()) -> TaskConfig:
 
 
 def _random_terms(random: Random, entries: Sequence[Entry]) -> TaskConfig:
-    rule = random.choice(list(Rule))
+    internals = sum(role is Role.INTERNAL for _, role in entries)
+    rules = [rule for rule in Rule if rule is not Rule.VARSEL or internals > 1]
+    rule = random.choice([*rules, Rule.VARSEL] if internals > 1 else rules)
     size = 5 if random.random() < 0.2 else 3
     least = {Rule.FEDROB: 3, Rule.KRUM: 5, Rule.MULTI_KRUM: 5}.get(rule, size if rule.is_elected else 2)
     return config(
         rule,
         statistic=random.choice(list(Statistic)),
-        alpha=random.choice([WAD, WAD, WAD // 2, WAD // 3]),
+        alpha=WAD if rule is Rule.VARSEL else random.choice([WAD, WAD, WAD // 2, WAD // 3]),
+        budget=random.choice([0, 1, 1, 10, 255]),
         beta=random.choice([0, WAD, 10**21]),
         keep=random.choice([WAD // 10, WAD // 2, WAD]),
         by_samples=random.random() < 0.5,

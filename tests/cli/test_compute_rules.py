@@ -63,7 +63,8 @@ def question_of(played: Scene) -> dict[str, Json]:
 
 def tallied(rule: Rule) -> tuple[dict[str, Json], Scene]:
     """A round after its tally, and what was known before it."""
-    played = scene(config(rule, alpha=88 * WAD // 100), stakes=(1, 2, 3) * 4)
+    alpha = WAD if rule is Rule.VARSEL else 88 * WAD // 100
+    played = scene(config(rule, alpha=alpha), stakes=(1, 2, 3) * 4)
     played.to(Phase.TALLY)
     for member in played.committee():
         played.reveal_scores(member)
@@ -110,6 +111,28 @@ def test_scores_may_be_arrays_with_null_for_what_is_not_available() -> None:
         "head_score": None,
         "deviations": [0, 0],
     }
+
+
+def test_varsels_shares_follow_from_distances_and_internals() -> None:
+    """Two internals 4 apart, and one external 3 and 10 from their middle, as in tests/protocol/test_varsel.py."""
+    question: dict[str, Json] = {
+        "committee_size": 3,
+        "rule": "varsel",
+        "budget": 1,
+        "scores": [[9, 1, 1, 1, 0]] * 2,
+        "internals": [True, True, False, False],
+    }
+    near: list[Json] = [[0, 16, 9], [16, 0, 1], [9, 1, 0]]
+
+    assert shares(question)["shares"] == []
+    equal = shares(question | {"distances": near})["shares"]
+    nobody = shares(question | {"distances": near, "internals": [False] * 4})["shares"]
+    none = shares(question | {"distances": near, "budget": 0})["shares"]
+
+    assert equal == [0, 715827884, 715827882, 715827882, 0]
+    assert (nobody, none) == ([], [0, 2**30, 2**30, 0, 0])
+    with pytest.raises(ChainflError, match="internals: 2 for 4 updates"):
+        shares(question | {"distances": near, "internals": [True, False]})
 
 
 def test_without_a_majority_of_the_committee_nothing_is_included() -> None:

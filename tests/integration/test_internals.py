@@ -20,7 +20,7 @@ from chainfl.cli import run
 from chainfl.devnet.processes import CHAIN_ID, Devnet, Person, fund, make_keys, start_anvil, start_node, stop
 from chainfl.protocol.state import Task
 from chainfl.protocol.views import earnings
-from chainfl.types import Phase, Role
+from chainfl.types import Phase, Role, Rule
 from tests.processes import ROOT, await_that
 from tests.protocol.scene import ETHER
 
@@ -243,6 +243,26 @@ def test_who_is_on_the_list_plays_and_who_is_not_is_refused(club: Club) -> None:
         earned = earnings(task, address_of(club.keys[name]))
         claimed = club.does(name, "stake", "claim", "--task", club.net.task)
         assert int(claimed["claimed_wei"]) == earned > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_outsiders_are_weighed_against_the_sponsors_own_clients(club: Club) -> None:
+    file = club.list_of(dict.fromkeys(INTERNALS, ""))
+    club.create("--rule", "varsel:budget=2", "--internals", str(file))
+    club.start()
+    await_that(club.has_ended, 300, "the end of the task")
+    task = club.now()
+
+    assert (task.config.rule, task.config.budget, task.config.internals_train) == (Rule.VARSEL, 2, True)
+    expect_rounds_by_the_internals(club, task)
+    for one in chainfl.Task.open(club.net.rpc_url, club.net.task).rounds():
+        shares = {task.accounts[as_address(who)].id: share for who, share in one.shares.items()}
+        internals = {task.accounts[address_of(club.keys[name])].id for name in INTERNALS}
+        outside = sum(share for id_, share in shares.items() if id_ not in internals)
+        assert 0 < outside <= 2 / (2 + len(INTERNALS))
+        assert min(shares[id_] for id_ in internals) >= max(shares[id_] for id_ in set(shares) - internals)
+    expect_the_same_from_outside(club, task)
 
 
 @pytest.mark.slow

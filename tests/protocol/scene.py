@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from chainfl.codec import merkle
+from chainfl.codec.admission import ANYONE, Entry
 from chainfl.codec.commitments import commitment, keccak256, validator_payload, worker_payload
 from chainfl.codec.header import encode_header
 from chainfl.codec.scores import Scores, encode_scores
 from chainfl.codec.vector import Vector
+from chainfl.execution import attested_shares
+from chainfl.protocol.admission import admit, list_root
 from chainfl.protocol.combine import combine, combine_ranks
 from chainfl.protocol.proof import gather
 from chainfl.protocol.state import Call, Task
@@ -19,7 +23,7 @@ from chainfl.protocol.term_table import TERMS, Unit
 from chainfl.protocol.terms import Floors, default_terms
 from chainfl.protocol.views import claim_of, ordered_roots, trains
 from chainfl.protocol.world import World
-from chainfl.types import WAD, Address, Digest, Id, Phase, Rule, TaskConfig
+from chainfl.types import WAD, Address, Digest, Id, Phase, Role, Rule, TaskConfig
 
 ETHER = 10**18
 D = 200
@@ -49,6 +53,18 @@ HEAD = vector(0)
 _PHASES: dict[str, Any] = {term.name: 60 for term in TERMS if term.unit is Unit.SECONDS}
 
 
+INTERNALS: list[Entry] = [
+    (ANYONE, Role.PARTICIPANT),
+    *((address(number), Role.INTERNAL) for number in range(1, 4)),
+]
+"""Who is internal where the rule asks for internals: the first three participants."""
+_WITH_INTERNALS: dict[str, object] = {
+    "admission_root": list_root(INTERNALS),
+    "min_internals": 2,
+    "internals_train": True,
+}
+
+
 def config(rule: Rule = Rule.SOFTMAX, **changes: object) -> TaskConfig:
     """Terms of a small task."""
     usual = default_terms("multi-krum:m=2" if rule is Rule.MULTI_KRUM else rule.name_text, D, 3, 3)
@@ -65,7 +81,8 @@ def config(rule: Rule = Rule.SOFTMAX, **changes: object) -> TaskConfig:
         caller_fee=10**12,
         **_PHASES,
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    needed = _WITH_INTERNALS if rule is Rule.VARSEL else {}
+    return replace(base, **needed | changes)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -199,11 +216,14 @@ class Scene:
         self.world.tally(self.call(STRANGER), self.task_address, self.number, vectors)
 
     def posted_shares(self) -> tuple[int, ...]:
-        """What the proposer of an attested rule posts: equal parts over the first included updates."""
+        """What the proposer of an attested rule posts: equal parts over the first included updates, or VaRSeL's own."""
         task = self.task
         assert task.round.tally is not None
         if not task.config.rule.is_attested:
             return ()
+        if task.config.rule is Rule.VARSEL:
+            kept = compress(ordered_roots(task), task.round.tally.included)
+            return attested_shares(task, [self.models[root] for root in kept])
         from chainfl.protocol.shares import equal, head_share
         from chainfl.types import TOTAL
 
@@ -333,4 +353,9 @@ def usual_stake(terms: TaskConfig) -> int:
 def enrol(built: Scene, sender: Address, stake: int) -> None:
     """Stake and enrol one more account."""
     built.world.allocate(built.call(sender), built.task_address, stake, stake)
-    built.world.enrol(built.call(sender), built.task_address)
+    if built.task.config.admission_root != list_root(INTERNALS):
+        built.world.enrol(built.call(sender), built.task_address)
+        return
+    shown = admit(INTERNALS, sender)
+    assert shown is not None
+    built.world.enrol_admitted(built.call(sender), built.task_address, sender, shown)

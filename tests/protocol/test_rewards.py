@@ -1,6 +1,7 @@
 """Who is paid what: worked by hand, and never more than there is (docs/protocol.md section 9)."""
 
 import itertools
+from itertools import compress
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from chainfl.protocol.events import RoundEnded
 from chainfl.protocol.rewards import PAID_CALLS, Budget, committee_pay, deviation, round_budget
+from chainfl.protocol.views import internal_updates
 from chainfl.types import TOTAL, WAD, Outcome, Phase, Rule
 from tests.protocol.scene import ETHER, Scene, config, scene
 
@@ -79,22 +81,25 @@ def test_a_final_round_pays_workers_by_shares_and_credits_committee_miner_and_ca
     played.to(Phase.CHALLENGE)
     round_, shares = played.task.round, played.task.round.tally
     assert shares is not None
+    are_own = internal_updates(round_)
 
     played.play_round()
 
     pay = played.task.pays[1]
+    unpaid = 0
     if rule.is_on_ranks:
         assert set(pay.workers.values()) == {1}
     else:
-        posted = played.task.round.proposal.shares if played.task.round.proposal else ()
-        used = posted or shares.shares
+        used = round_.posted.shares or shares.shares
+        unpaid = -(-BUDGET.workers * sum(compress(used[1:], are_own)) // pay.whole)
         if not rule.is_attested:
             assert sum(pay.workers.values()) == TOTAL - used[0]
     miner = played.who(round_.proposer)
     assert played.task.credits[miner] >= BUDGET.miner
     owed_to_workers = sum(BUDGET.workers * part // pay.whole for part in pay.workers.values())
     assert played.task.owed == credited(played) + owed_to_workers
-    assert BUDGET.workers - len(pay.workers) <= owed_to_workers <= BUDGET.workers
+    assert BUDGET.workers - unpaid - len(pay.workers) <= owed_to_workers <= BUDGET.workers - unpaid + 1
+    assert not set(pay.workers) & {id_ for id_, is_own in zip(round_.order, are_own, strict=True) if is_own}
 
 
 def test_a_worker_claims_its_share_of_the_workers_part_once() -> None:

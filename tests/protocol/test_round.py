@@ -70,7 +70,7 @@ class Rounds(RuleBasedStateMachine):
         terms = config(
             self.aggregation,
             statistic=statistic,
-            alpha=alpha,
+            alpha=WAD if self.aggregation is Rule.VARSEL else alpha,
             redraw_every=redraw,
             rounds=6,
             target=goal,
@@ -462,6 +462,10 @@ def test_four_honest_rounds_pay_everything_but_rounding(rule_: Rule) -> None:
             played.apply_queued()
     task = played.task
     unspent = 4 * (12 - 6) * task.config.caller_fee
+    if rule_ is Rule.VARSEL:
+        # What the internals' own updates would have earned is the sponsor's.
+        ended = [e for _, e in played.world.log if isinstance(e, events.RoundEnded)]
+        unspent += sum(round_budget(task.funded, task.config).workers - each.workers_paid for each in ended)
 
     for account in [*task.addresses, STRANGER]:
         rounds = [

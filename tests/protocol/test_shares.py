@@ -329,6 +329,7 @@ def test_krum_leaves_the_outlier_out() -> None:
 
 
 INCLUDED = [True, False, True, True, True, True]
+NOBODY = [False] * 6
 
 
 @pytest.mark.parametrize(
@@ -345,18 +346,18 @@ INCLUDED = [True, False, True, True, True, True]
 )
 def test_posted_shares_that_are_not_of_krums_form_are_refused(shares: tuple[int, ...]) -> None:
     with pytest.raises(BadSharesError):
-        sharing.check_attested(shares, INCLUDED, config(Rule.KRUM))
+        sharing.check_attested(shares, INCLUDED, NOBODY, config(Rule.KRUM))
 
 
 def test_posted_shares_of_the_right_form_pass() -> None:
-    sharing.check_attested((0, 0, 0, TOTAL, 0, 0, 0), INCLUDED, config(Rule.KRUM))
+    sharing.check_attested((0, 0, 0, TOTAL, 0, 0, 0), INCLUDED, NOBODY, config(Rule.KRUM))
     three = config(Rule.MULTI_KRUM, selected=3)
     third = TOTAL // 3
 
-    sharing.check_attested((0, TOTAL - 2 * third, 0, third, 0, third, 0), INCLUDED, three)
+    sharing.check_attested((0, TOTAL - 2 * third, 0, third, 0, third, 0), INCLUDED, NOBODY, three)
 
     with pytest.raises(BadSharesError):
-        sharing.check_attested((0, third, 0, TOTAL - 2 * third, 0, third, 0), INCLUDED, three)
+        sharing.check_attested((0, third, 0, TOTAL - 2 * third, 0, third, 0), INCLUDED, NOBODY, three)
 
 
 def on_ranks(kept: range, amount: int, count: int) -> tuple[int, ...]:

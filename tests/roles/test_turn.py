@@ -32,7 +32,7 @@ def _step(net: Network, account: Address) -> Step | None:
     return next_step(net.participants[account], net.task, net.chain.now, Duty.ALL)
 
 
-@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB, Rule.KRUM])
+@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB, Rule.KRUM, Rule.VARSEL])
 def test_nodes_that_follow_their_next_step_finish_rounds(rule: Rule) -> None:
     net = network(rule)
 

@@ -69,7 +69,7 @@ def forget(net: Network, *cids: Cid) -> None:
         del net.store._blobs[cid]
 
 
-@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.MEDIAN, Rule.KRUM])
+@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.MEDIAN, Rule.KRUM, Rule.VARSEL])
 def test_the_right_record_with_the_right_model_is_attested(rule: Rule) -> None:
     net = before_proposal(rule)
     named, record = right(net)
@@ -164,7 +164,7 @@ def test_every_field_of_a_record_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", ["shares: one unit moved", "committee: a root"])
-@pytest.mark.parametrize("rule", [Rule.COMMITTEE_NEAR, Rule.MULTI_KRUM])
+@pytest.mark.parametrize("rule", [Rule.COMMITTEE_NEAR, Rule.MULTI_KRUM, Rule.VARSEL])
 def test_other_rules_compare_the_record_as_well(rule: Rule, name: str) -> None:
     net = before_proposal(rule)
     named, record = right(net)

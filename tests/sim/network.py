@@ -71,7 +71,11 @@ class Judged:
 
 
 def network(rule: Rule, participants: int = 10, rounds: int = 4, internals: int = 0) -> Network:
-    """A task with everybody enrolled and its first draw open; internals, if any, are its committee and train."""
+    """A task with everybody enrolled and its first draw open; internals, if any, are its committee and train.
+
+    VaRSeL has three if nobody says how many.
+    """
+    internals = internals or 3 * (rule is Rule.VARSEL)
     store = MemoryStore()
     head = encode(np.zeros(D, np.float32), 20)
     first = name_model(head, 20, LAYOUT)

@@ -34,7 +34,7 @@ SMALL = Experiment(
     seed=3,
 )
 NEEDS = {Rule.FEDROB: "fedrob:b=1,alpha=0.9", Rule.KRUM: "krum:f=1", Rule.MULTI_KRUM: "multi-krum:f=1,m=3"}
-TEXTS = [NEEDS.get(rule, rule.name_text) for rule in Rule]
+TEXTS = [NEEDS.get(rule, rule.name_text) for rule in Rule if rule is not Rule.VARSEL]
 
 
 def facts_of(experiment: Experiment, *, faithful: bool = False) -> list[RoundMetrics]:
@@ -185,6 +185,11 @@ def test_a_damaged_run_folder_is_refused_by_name(
 
     with pytest.raises(InputError, match=says):
         rundir.restore(tmp_path, set_up(experiment))
+
+
+def test_varsel_is_refused_where_nobody_is_internal() -> None:
+    with pytest.raises(InputError, match="--rule varsel: nobody is internal in this population"):
+        set_up(replace(SMALL, rule="varsel:budget=2"))
 
 
 def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -81,6 +81,20 @@ def test_fewer_internals_on_the_list_than_a_draw_needs_are_refused(tmp_path: Pat
         checked(internals=internals, min_internals=3)
 
 
+def test_varsel_asks_for_internals_and_has_them_train(tmp_path: Path) -> None:
+    file = listed(tmp_path, "internal", "internal", "participant")
+
+    for given in ({}, {"admission": file}):
+        with pytest.raises(InputError, match=r"--rule varsel:budget=3: weighs outsiders .* --internals FILE"):
+            checked(rule="varsel:budget=3", **given)
+    checked(rule="varsel:budget=3", admission=file, min_internals=2)
+    made = prepare_task(
+        MemoryStore(), Terms(rule="varsel:budget=3", admission=file, min_internals=2, committee_size=3)
+    )
+
+    assert (made.rule, made.budget, made.internals_train, made.alpha) == (Rule.VARSEL, 3, True, WAD)
+
+
 @pytest.mark.parametrize(("given", "train"), [({}, True), ({"internals_train": False}, False)])
 def test_internals_train_unless_the_sponsor_says_no(
     given: dict[str, bool], train: bool, tmp_path: Path

@@ -52,6 +52,9 @@ class Terms(Schema):
         description="fewest internals of an appointed committee; 0: it is drawn or elected"
     )
     internals_train: bool = Field(description="an appointed committee trains too")
+    budget: int = Field(
+        description="varsel: what external updates count for at most, in internal ones", examples=[10]
+    )
     dimension: int = Field(description="parameters of the model")
     depth: int = Field(description="of the Merkle tree")
     scale: int = Field(description="a parameter is its integer divided by 2 to this")

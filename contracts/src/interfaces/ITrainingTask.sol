@@ -57,7 +57,9 @@ enum Rule {
     /// The one update with the nearest neighbours; shares are posted and attested.
     Krum,
     /// The `selected` updates with the nearest neighbours; shares are posted and attested.
-    MultiKrum
+    MultiKrum,
+    /// Minimum variance around the mean of the internals' updates, weights attested by the committee (VaRSeL).
+    Varsel
 }
 
 /// @notice As what an account was admitted to a task that has a list of who may join.
@@ -154,6 +156,8 @@ struct TaskConfig {
     uint8 minInternals;
     /// The appointed committee trains too, and its updates count; nobody's entry for an update of its own does.
     bool internalsTrain;
+    /// `varsel`: external updates together count for no more than so many internal ones.
+    uint8 budget;
 }
 
 /// @notice Where a task stands.
@@ -234,7 +238,7 @@ struct SeatsView {
 /// Whoever acts names the round, and the attempt where there is one, so that a late transaction never lands on another.
 /// Commitments name their sender: a copied one cannot be opened by anybody else.
 ///
-/// The contract computes the shares of all rules but `krum` and `multi-krum`, from scores alone. It never sees a model: that
+/// The contract computes the shares of all rules but `krum`, `multi-krum` and `varsel`, from scores alone. It never sees a model: that
 /// the head is what the shares make of the updates can be shown wrong by one parameter (`prove`), by anyone, in one
 /// transaction.
 ///
@@ -632,7 +636,7 @@ interface ITrainingTask is IStakeTask {
 
     /// @notice The proposer of this attempt posts the next model. Once.
     /// Warning: a root that is not what the shares make of head and updates costs the lie slash as soon as anyone shows it.
-    /// @param shares p_0 and one share per revealed update where the proposer decides them (`krum`, `multi-krum`), else empty.
+    /// @param shares p_0 and one share per revealed update where the proposer posts them (`krum`, `multi-krum`, `varsel`), else empty.
     function propose(
         uint64 round,
         uint8 attempt,

@@ -24,7 +24,7 @@ library ImmutableArgs {
     /// Where the arguments of a clone start (OpenZeppelin's `Clones`).
     uint256 private constant START = 45;
     uint256 private constant ORIGIN_BYTES = 7 * 32;
-    uint256 private constant CONFIG_BYTES = 41 * 32;
+    uint256 private constant CONFIG_BYTES = 42 * 32;
 
     /// @notice Who made the task, and its budgets.
     function origin() internal view returns (Origin memory o) {
@@ -85,6 +85,10 @@ library ImmutableArgs {
 
     function minInternals() internal view returns (uint256) {
         return _field(39);
+    }
+
+    function budget() internal view returns (uint256) {
+        return _field(41);
     }
 
     /// @dev One field of the terms by its place in the struct, from 0: a tenth of the gas of reading them all.

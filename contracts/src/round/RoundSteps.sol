@@ -382,6 +382,9 @@ library RoundSteps {
         // At most 128 updates.
         // forge-lint: disable-next-line(unsafe-typecast)
         if (Internals.train(p)) pay.paid &= ~uint128(Internals.updates(s, p));
+        // INVARIANT: without weights that a majority attested nobody is paid, or the outsiders, most of whom these give little
+        // or nothing, would earn more by a round that they void than by one that counts.
+        if (p.rule == Rule.Varsel && outcome != Outcome.Final) pay.paid = 0;
         _save(s.pays[p.round], pay);
 
         uint256 amount = ImmutableArgs.origin().workersBudget;

@@ -7,10 +7,12 @@ import {ITrainingTask, Phase, PlaceView, Rule} from "../interfaces/ITrainingTask
 import {Rewards} from "../math/Rewards.sol";
 import {Scores} from "../math/Scores.sol";
 import {Shares} from "../math/Shares.sol";
+import {Varsel} from "../math/Varsel.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
 import {Account, Pay, RoundState, State, Rules} from "../types/TaskState.sol";
+import {Internals} from "./Internals.sol";
 import {Tally} from "./Tally.sol";
 
 /// @title Settlement
@@ -129,7 +131,7 @@ library Settlement {
         revert ITrainingTask.BadScores(scores.length, 8 + entries);
     }
 
-    /// @notice Checks the form of posted shares and keeps them: length, p_0, zeros outside the included, the equal parts.
+    /// @notice Checks the form of posted shares and keeps them: length, p_0, zeros outside the included, what the rule gives.
     /// @return digest The hash of the shares as words.
     function postShares(State storage s, RoundState memory p, uint32[] calldata shares)
         external
@@ -143,17 +145,34 @@ library Settlement {
             parts[i] = shares[i + 1];
             if (parts[i] != 0) chosen |= 1 << i;
         }
-        uint256 wanted = p.rule == Rule.Krum ? 1 : ImmutableArgs.config().selected;
-        require(
-            chosen & ~uint256(s.tally.included) == 0 && LibBit.popCount(chosen) == wanted,
-            ITrainingTask.BadShares()
-        );
-        uint256[] memory expected = Shares.equal(wanted, Shares.TOTAL - headShare);
-        uint256 n = 0;
-        for (uint256 left = chosen; left != 0; left &= left - 1) {
-            require(parts[LibBit.ffs(left)] == expected[n++], ITrainingTask.BadShares());
-        }
+        bool isGood = p.rule == Rule.Varsel
+            ? Varsel.hasForm(shares, s.tally.included, Internals.updates(s, p), ImmutableArgs.budget())
+            : _areEqualParts(parts, chosen, s.tally.included, _wanted(p.rule), Shares.TOTAL - headShare);
+        require(isGood, ITrainingTask.BadShares());
+
         s.shares.save(parts);
         digest = keccak256(abi.encodePacked(shares));
+    }
+
+    /// @dev How many updates Krum chooses.
+    function _wanted(Rule rule) private view returns (uint256) {
+        return rule == Rule.Krum ? 1 : ImmutableArgs.config().selected;
+    }
+
+    /// @dev Whether so many have a part, all of them included, and these are the equal parts.
+    function _areEqualParts(
+        uint32[] memory parts,
+        uint256 chosen,
+        uint256 included,
+        uint256 wanted,
+        uint256 amount
+    ) private pure returns (bool) {
+        if (chosen & ~included != 0 || LibBit.popCount(chosen) != wanted) return false;
+        uint256[] memory expected = Shares.equal(wanted, amount);
+        uint256 n = 0;
+        for (uint256 left = chosen; left != 0; left &= left - 1) {
+            if (parts[LibBit.ffs(left)] != expected[n++]) return false;
+        }
+        return true;
     }
 }

@@ -84,7 +84,7 @@ library Tally {
         uint256[] memory own = new uint256[](0);
         if (Internals.train(p)) own = _judgeOwn(s, p, c, revealed, starts, verdict);
         if (p.repeats && c.uniqueRoots) verdict.included = _withoutRepeats(s, p, verdict.included);
-        bool formed = LibBit.popCount(verdict.included) >= c.minUpdates;
+        bool formed = _isEnough(s, p, verdict.included, c.minUpdates);
         uint256[] memory deviations = Scores.deviations(starts, kind, verdict, c.devCap);
         _leaveOut(own, starts, kind, verdict, c.devCap, deviations);
         uint120 spare = PackedDeviations.save(s.deviations, revealed, deviations, c.devCap);
@@ -108,6 +108,16 @@ library Tally {
         bool lost = verdict.isHeadWithheld && RoundSteps.dropHead(s, p);
         if (reached || lost || !formed) RoundSteps.voidRound(s, p);
         else RoundSteps.nextProposer(s, p);
+    }
+
+    /// @dev Whether so many updates count that there can be shares; VaRSeL weighs the others against an internal one.
+    function _isEnough(State storage s, RoundState memory p, uint256 included, uint256 least)
+        private
+        view
+        returns (bool)
+    {
+        if (LibBit.popCount(included) < least) return false;
+        return p.rule != Rule.Varsel || included & Internals.updates(s, p) != 0;
     }
 
     /// @dev Judges the updates of a committee that trains again, each without what its trainer says of it.

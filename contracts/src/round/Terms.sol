@@ -49,20 +49,28 @@ library Terms {
         _bound(c.minUpdates >= _ruleMinimum(c) && c.minUpdates <= c.maxUpdates, "minUpdates");
         _bound(c.rule != Rule.MultiKrum || (c.selected >= 1 && c.selected <= c.minUpdates), "selected");
         _bound(c.maxSamples >= 1, "maxSamples");
+        // VaRSeL's internals stand in the head's place.
+        bool weighs = c.rule == Rule.Varsel;
         _bound(
-            c.alpha != 0 && c.alpha <= WAD && Shares.TOTAL - Shares.ofHead(c.alpha) >= c.maxUpdates, "alpha"
+            c.alpha != 0 && c.alpha <= WAD && Shares.TOTAL - Shares.ofHead(c.alpha) >= c.maxUpdates
+                && (!weighs || c.alpha == WAD),
+            "alpha"
         );
         _bound(c.beta <= MAX_BETA, "beta");
         _bound(!Rules.isElected(c.rule) || (c.keep != 0 && c.keep <= WAD), "keep");
-        _bound(c.minInternals == 0 || _mayAppoint(c), "minInternals");
-        // Somebody else has to have room to train.
-        _bound(!c.internalsTrain || (c.minInternals != 0 && c.maxUpdates > c.committeeSize), "internalsTrain");
+        _bound(c.minInternals == 0 && !weighs || _mayAppoint(c), "minInternals");
+        _bound(c.internalsTrain ? _mayTrain(c) : !weighs, "internalsTrain");
     }
 
     /// @dev A list names the internals, and no rule elects others in their place.
     function _mayAppoint(TaskConfig calldata c) private pure returns (bool) {
         return c.minInternals >= MIN_INTERNALS && c.minInternals <= c.committeeSize && c.admissionRoot != 0
             && !Rules.isElected(c.rule);
+    }
+
+    /// @dev Beside an appointed committee that trains somebody else has to have room.
+    function _mayTrain(TaskConfig calldata c) private pure returns (bool) {
+        return c.minInternals != 0 && c.maxUpdates > c.committeeSize;
     }
 
     function _checkTimes(TaskConfig calldata c, uint256 phaseFloor) private pure {
@@ -97,7 +105,7 @@ library Terms {
     /// @dev How many included updates the rule needs to mean anything.
     function _ruleMinimum(TaskConfig calldata c) private pure returns (uint256) {
         if (c.rule == Rule.FedRob) return 2 * uint256(c.tolerated) + 1;
-        if (Rules.isAttested(c.rule)) return 2 * uint256(c.tolerated) + 3;
+        if (c.rule == Rule.Krum || c.rule == Rule.MultiKrum) return 2 * uint256(c.tolerated) + 3;
         return Rules.isElected(c.rule) ? c.committeeSize : 1;
     }
 
