@@ -29,6 +29,11 @@ interface IRules {
         returns (uint256[] memory);
     function onRanks(uint256 count, uint256 trim, uint256 available) external pure returns (uint256[] memory);
 
+    function isWeighed(uint32[] calldata shares, uint256 included, uint256 own, uint256 budget)
+        external
+        pure
+        returns (bool);
+
     /* SCORES, COMMITTEE */
     function isWellFormed(bytes calldata scores, ScoreKind kind, uint256 updates) external pure returns (bool);
     function judge(bytes[] calldata reveals, ScoreKind kind, Statistic statistic, uint256 updates)

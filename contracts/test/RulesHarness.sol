@@ -10,6 +10,7 @@ import {Rewards} from "../src/math/Rewards.sol";
 import {ScoreKind, Scores, Statistic, Verdict} from "../src/math/Scores.sol";
 import {Shares} from "../src/math/Shares.sol";
 import {SortitionTree, StakeTree} from "../src/math/SortitionTree.sol";
+import {Varsel} from "../src/math/Varsel.sol";
 import {IRules} from "./IRules.sol";
 
 /// @notice See `IRules`.
@@ -70,6 +71,14 @@ contract RulesHarness is IRules {
         returns (uint256[] memory)
     {
         return Shares.onRanks(count, trim, available);
+    }
+
+    function isWeighed(uint32[] calldata shares, uint256 included, uint256 own, uint256 budget)
+        external
+        pure
+        returns (bool)
+    {
+        return Varsel.hasForm(shares, included, own, budget);
     }
 
     /* SCORES, COMMITTEE */

@@ -1,8 +1,10 @@
 """Combining, shares on ranks, election, bits and pay: the libraries give the integers of the rules, case by case."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from random import Random
 
 import pytest
@@ -18,11 +20,14 @@ from chainfl.codec.scores import (
 )
 from chainfl.errors import ScoresError
 from chainfl.protocol import rewards, shares
+from chainfl.protocol.errors import BadSharesError
 from chainfl.protocol.proof import Claim, Evidence, Leaf, check_evidence
-from chainfl.protocol.tally import as_flags
+from chainfl.protocol.tally import as_flags, as_set
+from chainfl.protocol.varsel import WHOLE, check_varsel_shares, varsel_shares
 from chainfl.types import TOTAL, WAD, Rule, Statistic
 from tests.contracts.evm import Deployed
 from tests.protocol.scene import config
+from tests.protocol.test_varsel import numbers, rows
 
 BIT, NO_NUMBER = 2, 2**256 - 1
 TERMS = {rule: config(rule) for rule in Rule}
@@ -50,6 +55,56 @@ def _shares(rng: Random, count: int) -> list[int]:
     """p_0 and the others: any integers that sum to the whole."""
     cuts = sorted(rng.choice([0, TOTAL, rng.randint(0, TOTAL)]) for _ in range(count))
     return [after - before for before, after in zip([0, *cuts], [*cuts, TOTAL], strict=True)]
+
+
+def test_the_form_of_weighed_shares_is_judged_alike(libraries: Deployed) -> None:
+    judged = Counter[bool]()
+    for rng in _cases("weighed shares"):
+        count = _size(rng)
+        included = [rng.random() < 0.9 for _ in range(count)]
+        own = [rng.random() < 0.4 for _ in range(count)]
+        budget = rng.choice([0, 1, 2, 10, 255])
+        posted = _weighed(rng, included, own, budget)
+        try:
+            check_varsel_shares(posted, own, included, budget)
+        except BadSharesError:
+            expected = False
+        else:
+            expected = True
+
+        # p_0 is checked before, as it is of every rule.
+        if posted[0] == 0:
+            assert libraries.one("isWeighed", posted, as_set(included), as_set(own), budget) == expected
+            judged[expected] += 1
+    assert min(judged[True], judged[False]) > CASES // 10
+
+
+def _weighed(rng: Random, included: Sequence[bool], own: Sequence[bool], budget: int) -> list[int]:
+    """Shares by weights within the budget, often spoilt a little; a list of anything where nothing is internal."""
+    internals = list(compress(own, included))
+    if not any(internals):
+        return _shares(rng, len(included))
+    left = WHOLE * budget if sum(internals) > 1 or rng.random() < 0.1 else 0
+    weights = []
+    for is_internal in internals:
+        wanted = rng.choice([0, 1, WHOLE, WHOLE + 1, rng.randrange(WHOLE)])
+        weights.append(WHOLE if is_internal else min(left, wanted))
+        left -= 0 if is_internal else weights[-1]
+    parts = iter(varsel_shares(weights, internals))
+    shares = [0, *(next(parts) if counts else 0 for counts in included)]
+    if rng.random() < 0.4:
+        one, other = rng.randrange(len(shares)), rng.randrange(len(shares))
+        moved = min(shares[one], rng.choice([1, 2, 20, 1000, 2**20]))
+        shares[one] -= moved
+        shares[other] += moved * (rng.random() < 0.9)
+    return shares
+
+
+@pytest.mark.parametrize("row", rows())
+def test_published_shares_of_weights_have_the_form(libraries: Deployed, row: dict[str, str]) -> None:
+    shares = numbers(row["shares"], 4)
+
+    assert libraries.one("isWeighed", shares, int(row["included"]), int(row["internals"]), int(row["budget"]))
 
 
 def test_combining_one_parameter_gives_the_same_value(libraries: Deployed) -> None:
