@@ -297,10 +297,15 @@ def test_shares_beyond_the_budget_are_refused() -> None:
 
 def test_a_share_for_an_update_that_does_not_count_is_refused() -> None:
     played = judged(weighed(), lambda n: internal(0) if n == 0 else {10 + n: 70})
-    assert not played.task.round.decided.included[outsiders(played)[0]]
+    uncounted = outsiders(played)[0]
+    assert not played.task.round.decided.included[uncounted]
+    beside = list(played.posted_shares())
+    beside[1 + uncounted] = 1
 
     with pytest.raises(errors.BadSharesError):
         post(played, weighing(played, WHOLE // 2))
+    with pytest.raises(errors.BadSharesError):
+        post(played, beside)
 
 
 def test_outsiders_do_not_earn_by_voiding_a_round_with_proposals_that_nobody_attests() -> None:

@@ -161,6 +161,8 @@ def test_multi_krum_shares_of_any_other_form_are_refused() -> None:
     part, other = equal([True, True], TOTAL - p_0)
     wrong = [
         (p_0, part, 0, 0, 0, 0, other),
+        (p_0, part, 0, 0, 0, 0, 0),
+        (p_0, part, other, 1, 0, 0, 0),
         (p_0, part - 1, other + 1, 0, 0, 0, 0),
         (p_0, other - 1, part + 1, 0, 0, 0, 0),
         (p_0, *equal([True] * 3 + [False] * 3, TOTAL - p_0)),
