@@ -60,6 +60,12 @@ contract StakeRegistrySlashTest is StakeRegistryTest {
         _task.slashLie(_ada, 1e18, _finder, finderPart, burnPart);
     }
 
+    function test_slashLie_splitByOneWeiOutOfBounds_reverts() external {
+        _assertBadSplit(0.3e18 + 1, 0.5e18);
+        _assertBadSplit(0, 0.5e18 - 1);
+        _assertBadSplit(0.3e18, 0.7e18 + 1);
+    }
+
     function test_slashLie_moreThanAll_reverts() external {
         vm.expectRevert(
             abi.encodeWithSelector(IStakeRegistry.SlashTooHigh.selector, Slash.Lie, 1e18 + 1, 1e18)
@@ -91,5 +97,10 @@ contract StakeRegistrySlashTest is StakeRegistryTest {
 
         vm.assertEq(address(_task).balance, 1 ether);
         _assertAllAccountedFor();
+    }
+
+    function _assertBadSplit(uint256 finderPart, uint256 burnPart) private {
+        vm.expectRevert(abi.encodeWithSelector(IStakeRegistry.BadSplit.selector, finderPart, burnPart));
+        _task.slashLie(_ada, 1e18, _finder, finderPart, burnPart);
     }
 }
