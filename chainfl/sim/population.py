@@ -4,7 +4,7 @@ K updates, D parameters. Hostile participants are hostile in every role they get
 committee is limited to half, those beyond it behave as honest ones for that round.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, Protocol, runtime_checkable
@@ -129,17 +129,30 @@ class Population:
     def updates(self, task: Task, head_D: Flat, ids: Sequence[Id]) -> NDArray[np.float32]:
         """Everybody's update of the round, KxD in the order of the ids; valid until the next call."""
         hostile = self.adversary.trainers(task, ids)
-        jobs = [
-            self.trainers[id_].train_job(task.round.number, self._train_on(id_, id_ in hostile))
-            for id_ in ids
-        ]
         rows_KD = self._room(len(ids), len(head_D))
-        told = self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
-        if told:
-            self.training = means([each for id_, each in zip(ids, told, strict=True) if id_ not in hostile])
-        self._protect(task, head_D, ids, rows_KD)
+        self._mean(self._train(task, head_D, ids, hostile, rows_KD))
         self._forge_updates(task, head_D, ids, hostile, rows_KD)
         return rows_KD
+
+    def updates_in_groups(
+        self, task: Task, head_D: Flat, ids: Sequence[Id], at_once: int
+    ) -> Iterator[NDArray[np.float32]]:
+        """The same updates so many at a time; each group's rows are valid until the next. No attack forges any."""
+        assert not self.forges_updates
+        hostile = self.adversary.trainers(task, ids)
+        room_KD = self._room(min(at_once, len(ids)), len(head_D))
+        told: list[Told] = []
+        for start in range(0, len(ids), at_once):
+            group = ids[start : start + at_once]
+            rows_KD = room_KD[: len(group)]
+            told += self._train(task, head_D, group, hostile, rows_KD)
+            yield rows_KD
+        self._mean(told)
+
+    @property
+    def forges_updates(self) -> bool:
+        """Whether attackers make their updates from those that all of them would have sent."""
+        return self.adversary.worker is not None and self.adversary.worker.update is not None
 
     def judge(self, task: Task, flats_KD: Sequence[Flat], ids: Sequence[Id]) -> dict[Id, tuple[int, ...]]:
         """Each validator's scores of these models, as integers."""
@@ -188,6 +201,22 @@ class Population:
                     scores.head, _as_kind(score_kind(task.config.rule), attack, entries, id_ in active)
                 )
         return answer
+
+    def _train(
+        self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
+    ) -> list[Told]:
+        """Train these into the rows; returns what the honest ones' trainings reported."""
+        jobs = [
+            self.trainers[id_].train_job(task.round.number, self._train_on(id_, id_ in hostile))
+            for id_ in ids
+        ]
+        told = self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
+        self._protect(task, head_D, ids, rows_KD)
+        return [each for id_, each in zip(ids, told, strict=True) if id_ not in hostile] if told else []
+
+    def _mean(self, told: Sequence[Told]) -> None:
+        if told:
+            self.training = means(told)
 
     def _friends(self, task: Task) -> list[int]:
         return [index for index, id_ in enumerate(task.round.order) if id_ in self.adversary.ids]

@@ -1,11 +1,11 @@
-"""A network that keeps updates as vectors in memory: no update is hashed, no blob is written, nothing is redone.
+"""A network that keeps updates as vectors: no update is hashed, no blob is written, nothing is redone.
 
 The ledger, its rules and every decision are the same as with the real roles; only names of updates are made up. The
 head's root is always the real one, and equal updates get equal names, as they would have equal roots.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from chainfl.errors import ParameterRangeError
 from chainfl.execution import attested_shares
 from chainfl.learning.models import Flat
 from chainfl.protocol.actions import seal
-from chainfl.protocol.combine import combine, combine_ranks, squared_distances
+from chainfl.protocol.combine import Input, combine, combine_ranks, squared_distances
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
@@ -27,6 +27,7 @@ from chainfl.sim.memory import MemoryLedger
 from chainfl.sim.network import Network
 from chainfl.sim.population import Population
 from chainfl.sim.robust.rule import RobustRule
+from chainfl.sim.spill import MOST_HELD, Spill, chunk_of, rows_at_once
 from chainfl.types import Digest, Id, Phase
 
 _SALT = bytes(32)
@@ -38,14 +39,14 @@ _log = logging.getLogger(__name__)
 class Decoded(Sequence[Flat]):
     """Vectors as floats, each decoded when it is looked at: a committee's scoring holds one at a time."""
 
-    vectors: Sequence[Vector]
+    vectors: Sequence[Input]
     scale: int
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def __getitem__(self, index: int) -> Flat:  # type: ignore[override]
-        flat_D: Flat = decode(self.vectors[index], self.scale)
+        flat_D: Flat = decode(self.vectors[index][:], self.scale)
         return flat_D
 
 
@@ -56,31 +57,38 @@ class Names:
     A few parameters make the name; only where those agree are whole vectors compared.
     """
 
-    taken: dict[bytes, list[tuple[Digest, Vector]]] = field(default_factory=dict)
+    taken: dict[bytes, list[tuple[Digest, Input]]] = field(default_factory=dict)
 
-    def add(self, u_D: Vector, name: Digest | None = None) -> Digest:
-        """The vector's name: what it has been given before, `name`, or a new one."""
+    def add(self, u_D: Vector, name: Digest | None = None, kept: Input | None = None) -> Digest:
+        """The vector's name: what it has been given before, `name`, or a new one; `kept` is where it stays."""
         sample = u_D[:: max(1, len(u_D) // _SAMPLED)].tobytes()
         alike = self.taken.setdefault(sample, [])
         for known, other_D in alike:
-            if np.array_equal(other_D, u_D):
+            if np.array_equal(other_D[:], u_D):
                 return known
-        alike.append((name or keccak256(sample + len(alike).to_bytes(32, "big")), u_D))
+        alike.append(
+            (name or keccak256(sample + len(alike).to_bytes(32, "big")), u_D if kept is None else kept)
+        )
         return alike[-1][0]
 
 
 @dataclass(slots=True)
 class QuickNetwork(Network):
-    """The same rounds without bytes. `head` is the model of the task's head."""
+    """The same rounds without bytes. `head` is the model of the task's head.
+
+    Where a round's updates take more than `most_held` bytes and the rule weighs whole updates, they are on disk.
+    """
 
     population: Population = field(kw_only=True)
     head: Vector = field(kw_only=True)
-    updates: dict[Id, Vector] = field(default_factory=dict)
+    updates: dict[Id, Input] = field(default_factory=dict)
     names: dict[Id, Digest] = field(default_factory=dict)
     scores: dict[Id, bytes] = field(default_factory=dict)
     proposed: Vector | None = None
     robust: RobustRule | None = None
     hostile: frozenset[Id] = frozenset()
+    most_held: int = MOST_HELD
+    spill: Spill | None = None
 
     def commit_updates(self, ids: Sequence[Id]) -> None:
         """Train everybody side by side; commit to what can be encoded."""
@@ -94,16 +102,18 @@ class QuickNetwork(Network):
 
         head_D: Flat = decode(self.head, task.config.scale)
         left_out: dict[Id, ParameterRangeError] = {}
-        for id_, row_D in zip(ids, self.population.updates(task, head_D, ids), strict=True):
+        spill = self._spill_for(task, len(ids))
+        for id_, row_D in zip(ids, self._trained(task, head_D, ids, spill), strict=True):
             # An update out of range is never submitted, as a node would not submit it either.
             try:
-                self.updates[id_] = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
+                u_D = encode(row_D, task.config.scale, out=row_D.view(np.uint32))
             except ParameterRangeError as error:
                 left_out[id_] = error
                 continue
 
-            self.names[id_] = named.add(self.updates[id_])
-            name = self.names[id_]
+            # The row is the next group's, so that a spilled update is not looked at there again.
+            self.updates[id_] = u_D if spill is None else spill.keep(len(self.updates), u_D)
+            name = self.names[id_] = named.add(u_D, kept=self.updates[id_])
             sealed = self._seal(task, Phase.TRAIN, id_, worker_payload(name, name, self._samples(id_)))
             self._ledger(id_).commit_update(task.round.number, sealed)
         _say_left_out(task, {id_: error for id_, error in left_out.items() if id_ not in self.hostile})
@@ -181,11 +191,34 @@ class QuickNetwork(Network):
         ordered = [self.updates[id_] for id_ in task.round.order]
         included = [u_D for u_D, counts in zip(ordered, tallied.included, strict=True) if counts]
         if self.robust is not None:
-            return (), self.robust.next_model(task, self.head, self.updates)
+            return (), self.robust.next_model(task, self.head, {id_: u[:] for id_, u in self.updates.items()})
         if task.config.rule.is_on_ranks:
             return tallied.shares, combine_ranks(self.head, included, tallied.shares)
-        shares = attested_shares(task, included) if task.config.rule.is_attested else tallied.shares
-        return shares, combine(self.head, ordered, shares)
+        shares = tallied.shares
+        if task.config.rule.is_attested:
+            shares = attested_shares(task, [u[:] for u in included])
+        return shares, combine(self.head, ordered, shares, chunk=chunk_of(ordered))
+
+    def _trained(self, task: Task, head_D: Flat, ids: Sequence[Id], spill: Spill | None) -> Iterator[Flat]:
+        """Everybody's update in turn, valid until the next; all stay valid where none is spilled."""
+        if spill is None:
+            yield from self.population.updates(task, head_D, ids)
+            return
+        for rows_KD in self.population.updates_in_groups(task, head_D, ids, rows_at_once(len(head_D))):
+            yield from rows_KD
+
+    def _spill_for(self, task: Task, updates: int) -> Spill | None:
+        """Where this round's updates go, if they are too many for the memory and only ever weighed as a whole.
+
+        Ranks and distances between updates read all of them again and again, and forgers see one another's.
+        """
+        rule = task.config.rule
+        weighs_whole = not (rule.is_on_ranks or rule.is_attested or rule.is_elected or self.robust)
+        if updates * self.head.nbytes <= self.most_held or not weighs_whole or self.population.forges_updates:
+            return None
+        if self.spill is None:
+            self.spill = Spill()
+        return self.spill
 
     def _ledger(self, id_: Id) -> MemoryLedger:
         return MemoryLedger(self.chain, self.ledger.address, self.task.by_id(id_).address)
