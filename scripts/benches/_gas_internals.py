@@ -21,7 +21,7 @@ def with_internals(config: TaskConfig, internals: tuple[Address, ...]) -> TaskCo
     )
 
 
-def enrolment(account: Address, internals: tuple[Address, ...]) -> tuple[object, ...]:
+def enrolment(account: Address, internals: tuple[Address, ...]) -> tuple[str, *tuple[object, ...]]:
     """How an account enrols in a task with these internals: the call and what it takes."""
     shown = _shown(internals)
     admission = shown.get(account, shown[ANYONE])

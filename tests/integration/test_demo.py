@@ -1,11 +1,12 @@
 """The demonstration with real processes on a real chain, and the same run played again in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chainfl.devnet.selfish import HONEST, INTERNALS
+from chainfl.devnet.selfish import HONEST, INTERNALS, POISONING
 from tests.processes import chainfl
 
 HELPING = HONEST[:3]
@@ -65,8 +66,12 @@ def test_the_selfish_story_pays_who_helps_and_a_wrong_model_gets_no_quorum(
     assert set(metrics["audit"].values()) == {"ok"}
     for one in rounds:
         assert sorted(one["committee"]) == [f"{name}^" for name in INTERNALS]
-        parts = {name.rstrip("^*"): share for name, share in one["shares"].items()}
-        assert sum(parts.get(name, 0) for name in HELPING) > 0.5 > 0.05 > one["hostile_share"]
+        helping, outside = shares_of(one, HELPING), shares_of(one, (*HONEST, *POISONING))
+        assert helping > 0.95 * outside > 0
+        assert one["hostile_share"] < 0.05
+    assert shares_of(rounds[0], HELPING) > 0.5
+
+    # Of the second round this cannot be said: when dan proposes, an internal has most of it.
 
     # The wrong model of the last round is convicted; nobody inside attested it, and most attest the one after it.
     wrong, right = rounds[-1]["attested"]
@@ -81,6 +86,12 @@ def test_the_selfish_story_pays_who_helps_and_a_wrong_model_gets_no_quorum(
     again = chainfl("simulate", *told)
 
     assert [one["model_root"] for one in again["metrics"]["rounds"]] == [one["model_root"] for one in rounds]
+
+
+def shares_of(told: Mapping[str, Any], names: Iterable[str]) -> float:
+    """What these have together of a round's model; who proposes has nothing."""
+    parts = {name.rstrip("^*"): share for name, share in told["shares"].items()}
+    return float(sum(parts.get(name, 0) for name in names))
 
 
 def _still_running(home: Path) -> list[str]:

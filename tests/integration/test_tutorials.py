@@ -14,6 +14,7 @@ import pytest
 
 from chainfl.chain.abi import as_address
 from chainfl.chain.keys import address_of
+from chainfl.chain.randomness import HEADERS
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
 from chainfl.codec.text import ETHER
@@ -164,7 +165,9 @@ def test_a_sponsor_deploys_creates_a_task_and_gets_its_escrow_back(
     try:
         settings = page["Settings"][0].replace("http://127.0.0.1:8545", url)
         does(folder, settings, *page["A key"])
-        fund(open_rpc(url), address_of(folder / "sponsor.json"), ETHER)
+        w3 = open_rpc(url)
+        fund(w3, address_of(folder / "sponsor.json"), ETHER)
+        await_that(lambda: w3.eth.block_number >= HEADERS, 60, "as many headers as `deploy` reads", 0.2)
         deploy, name_factory = page["Contracts"]
         factory = re.findall(r"^factory +(0x\w+)", does(folder, settings, deploy), flags=re.MULTILINE)[0]
         settings += name_factory.replace(ZERO_ADDRESS, factory)

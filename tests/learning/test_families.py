@@ -60,7 +60,7 @@ def blank_samples(spec: models.ModelSpec) -> Samples:
         ("dense:inputs=7.5", "inputs must be a whole number"),
         ("dense:inputs=-7", "inputs must be a whole number"),
         ("dense:inputs=7,classes=0", "classes must be a whole number, 1"),
-        ("dense:inputs=nan", "inputs must be a whole number"),
+        ("dense:inputs=nan", "inputs must be a finite number"),
         ("dense:inputs=16777216,hidden=16777216", "parameters, at most 16,777,216 are built"),
         ("conv:side=3", "side must be at least 4"),
         ("conv:side=4000", "parameters, at most"),
