@@ -184,7 +184,7 @@ def _forge(net: Net, switched: Switch, kept: str) -> tuple[Sequence[str], Path, 
 
 def first_failure(output: str) -> str | None:
     """The name of a failed test. forge tells the calls that led to it between the verdict and the name."""
-    for pattern in (r"^(?:FAILED|ERROR) (\S+)", r"^\[FAIL(?:.|\n)*?\b((?:test|invariant)\w*)\("):
+    for pattern in (r"^(?:FAILED|ERROR) (\S+)", r"^\[FAIL(?:.|\n)*?\b(setUp|(?:test|invariant)\w*)\("):
         if found := re.search(pattern, output, re.MULTILINE):
             return found[1].partition("::")[2] or found[1]
     return None

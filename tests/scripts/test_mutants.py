@@ -160,6 +160,7 @@ def test_the_table_tells_found_from_missed_and_from_not_asked() -> None:
             "[FAIL: other pay]\n\t[Sequence]\n\t\tcalldata=vote(uint256)\n invariant_x() (runs: 2)",
             "invariant_x",
         ),
+        ("[FAIL: StakeTooLow(1, 1)] setUp() (gas: 0)", "setUp"),
         ("2 passed", None),
     ],
 )
