@@ -534,6 +534,20 @@ def test_what_a_void_round_elected_is_told_to_be_void_too() -> None:
     assert rebuilt(played) == played.task
 
 
+def test_an_elected_committee_of_more_than_three_has_three_attempts_too() -> None:
+    played = scene(config(Rule.COMMITTEE_NEAR, committee_size=5, min_updates=5), stakes=(1,) * 12)
+    played.to(Phase.PROPOSE)
+    assert played.task.round.drawn is not None
+    assert len(played.task.round.drawn.proposers) == 5
+
+    for attempt in (1, 2, 3):
+        assert (played.number, played.task.round.attempt) == (1, attempt)
+        played.run_out()
+        played.advance()
+
+    assert (played.number, played.task.voids) == (2, (1,))
+
+
 def test_a_target_that_is_reached_is_told_by_the_tally() -> None:
     played = scene(config(target=2**128 - 2))
 

@@ -105,6 +105,15 @@ contract AggregateProofTest is BaseTest {
         _rules.refute(claim, position, evidence);
     }
 
+    function test_refute_positionRightBehindTheTree_reverts() external {
+        Scene memory scene = _scene("seed", false);
+        Claim memory claim = _claim(scene);
+        bytes memory evidence = _evidence(scene, 0);
+
+        vm.expectRevert(abi.encodeWithSelector(AggregateProof.BadPosition.selector, 128));
+        _rules.refute(claim, 128, evidence);
+    }
+
     function test_refute_updateWithoutAPart_needsNoLeaf() external view {
         Scene memory scene = _scene("seed", false);
         scene.shares = new uint256[](scene.updates.length + 1);
