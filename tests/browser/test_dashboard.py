@@ -288,6 +288,26 @@ def test_internals_are_marked_and_outsiders_shares_are_shown_over_the_rounds(
         assert here.complaints == []
 
 
+def test_the_budget_of_outsiders_is_among_the_terms_of_varsel_alone(visit: Open, tmp_path: Path) -> None:
+    selfish = scene(Rule.VARSEL, rounds=4)
+    play_plain(selfish.net)
+    budget = selfish.net.task.config.budget
+    with serving(selfish, tmp_path) as at:
+        here = visit(at=at, task=selfish.task)
+        page = here.see(f"#/task/{selfish.task}")
+        keep(page, "task-varsel")
+
+        row = page.get_by_role("region", name="Terms").locator("tr", has_text="outsiders' budget")
+        expect(row).to_contain_text(f"together they count for at most {budget} internals")
+        assert fits(page)
+        assert barriers(page) == []
+        assert here.complaints == []
+
+    here = visit()
+    page = here.see(f"#/task/{here.task}")
+    expect(page.get_by_role("region", name="Terms")).not_to_contain_text("outsiders")
+
+
 def test_the_index_can_be_compared_with_the_chain_from_every_page(visit: Open) -> None:
     page = visit().see("#/")
 

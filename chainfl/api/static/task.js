@@ -161,6 +161,7 @@ function termTable(task) {
     ["trains", trained(trainsText)], ["learning", trained((manifest) => listed(manifest.settings, (value) => value))],
     ["app's digest", trained((manifest) => (manifest.digest === null ? DASH : hash(manifest.digest)))],
     ["rule", `${terms.rule}, ${terms.statistic} of the committee`],
+    ...(terms.rule === "varsel" ? [["outsiders' budget", `together they count for at most ${plural(terms.budget, "internal")}`]] : []),
     ["updates a round", `${terms.min_updates} to ${terms.max_updates}`], ["minimum stake", eth(terms.min_stake)],
     ["a round's budget", listed(terms.parts, (part) => percent(part, 0))], ["slashes", listed(terms.slashes, (part) => percent(part, 0))],
     ["phases", listed(terms.seconds, duration)],
