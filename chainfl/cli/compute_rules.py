@@ -37,6 +37,8 @@ def shares(asked: Judgement) -> Mapping[str, Any]:
     "min_updates", "dev_cap", "budget"; per update "samples", and "roots" beside "head_root". For "krum",
     "multi-krum" and "varsel" the shares are empty, as on chain, unless "distances" gives the included updates'
     squared distances; "varsel" also asks for "internals", true or false for each update.
+    Of an "appointed" committee, of two members or more, give the ids of all, those that revealed first and in
+    the order of "scores", and the "ids" of the updates: nobody judges its own, and "internals" follows.
 
     Example: echo '{"committee_size": 3, "scores": [[9, 1000000000000, 2000000000000],
     [9, 1000000000000, 2000000000000]]}' | chainfl compute shares --json
@@ -57,8 +59,9 @@ def draw(asked: DrawQuestion) -> Mapping[str, Any]:
 
     Give the "seed", or "chain_id", "task", "round" and "mix_hash" that make it; "weights" as an array (ids 1,
     2, 3 …) or as pairs [id, weight]; "committee_size" and "max_updates". With a "rule" that elects its
-    committee, "elected" names the one that the round before elected. "workers" is null when everybody else
-    works.
+    committee, "elected" names the one that the round before elected; "appointed" names the internals with a
+    weight, where they are the committee, and "internals_train" says whether they train too. "workers" is null
+    when everybody else works.
 
     Example: echo '{"seed": "0x0000000000000000000000000000000000000000000000000000000000000001",
     "weights": [1000, 1000, 2000, 1000, 3000, 1000],
@@ -68,13 +71,12 @@ def draw(asked: DrawQuestion) -> Mapping[str, Any]:
     if not asked.has("seed"):
         seed = draw_seed(asked.chain_id, asked.task, asked.round, asked.mix_hash)
 
-    sitting = None if asked.elected is None else [Id(id_) for id_ in asked.elected]
     roles = drawing.draw_roles(
         seed,
         asked.pairs(),
         asked.committee_size,
-        asked.max_updates,
-        sitting,
+        asked.room,
+        asked.sitting,
         asked.rule.is_elected,
     )
     return {
@@ -141,6 +143,7 @@ class _Judged:
     config: TaskConfig
     tally: state.Tally
     elected: tuple[Id, ...] | None
+    internals: Sequence[bool]
 
 
 def _judge(asked: Judgement) -> _Judged:
@@ -154,17 +157,21 @@ def _judge(asked: Judgement) -> _Judged:
     weights = _per_update(asked, "weights", count, [1] * count)
     head_root = asked.head_root
 
-    # Members get ids that no update has, so that none of them judges its own.
-    members = [Id(2**32 + k) for k in range(len(entries))]
+    # Members that are not named get ids that no update has, so that none of them judges its own.
+    committee = [Id(id_) for id_ in asked.appointed]
+    members = committee[: len(entries)] or [Id(2**32 + k) for k in range(len(entries))]
     scores = {member: _decoded(config.rule, row) for member, row in zip(members, entries, strict=True)}
     updates = [state.RevealedUpdate(root, head_root, held) for root, held in zip(roots, samples, strict=True)]
     electable = {id_ for id_, weight in zip(ids, weights, strict=True) if weight > 0}
 
-    tallied = tallying.decide(config, head_root, ids, updates, scores, electable)
+    tallied = tallying.decide(config, head_root, ids, updates, scores, electable, committee)
 
     # Without a majority of revealed scores the contract includes nothing.
     has_quorum = len(scores) >= majority(config.committee_size)
-    return _Judged(config, tallied if has_quorum else replace(tallied, included=()), tallied.elected)
+    internals = [id_ in committee for id_ in ids] if committee else asked.internals
+    return _Judged(
+        config, tallied if has_quorum else replace(tallied, included=()), tallied.elected, internals
+    )
 
 
 def _decoded(rule: Rule, row: Sequence[int]) -> list[int | None]:
@@ -196,7 +203,9 @@ def _attested(asked: Judgement, judged: _Judged) -> list[int]:
 def _weighed(asked: Judgement, judged: _Judged) -> list[int]:
     """VaRSeL's shares; none where no internal update counts."""
     included = judged.tally.included
-    internals_R: list[bool] = _per_update(asked, "internals", len(included), [])
+    internals_R = judged.internals
+    if len(internals_R) != len(included):
+        raise InputError(f"input.internals: {len(internals_R)} for {len(included)} updates")
     if not is_enough(included, internals_R, judged.config):
         return []
 

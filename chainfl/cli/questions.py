@@ -1,5 +1,6 @@
 """What `chainfl compute` is asked: one model for each command."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
@@ -23,7 +24,7 @@ from chainfl.cli.inputs import (
 )
 from chainfl.codec.cid import Codec
 from chainfl.protocol.rewards import PAID_CALLS
-from chainfl.protocol.term_table import MAX_UPDATES, TERM
+from chainfl.protocol.term_table import MAX_UPDATES, MIN_INTERNALS, TERM
 from chainfl.protocol.terms import MAX_WEIGHT, rule_minimum
 from chainfl.types import TOTAL, WAD, Id, Rule, Statistic, TaskConfig
 
@@ -36,10 +37,20 @@ _STATISTICS = {statistic.name.lower(): statistic for statistic in Statistic}
 _ELECTING = 'only "committee-near" and "committee-far" elect a committee'
 
 
-def _odd(size: int) -> int:
-    if size % 2 == 0:
-        raise WrongError(f"{size} is even; a committee is odd")
-    return size
+def _distinct(ids: list[int]) -> list[int]:
+    if len(ids) != len(set(ids)):
+        raise WrongError("each id once")
+    return ids
+
+
+def _expect_committee(rule: Rule, size: int, appointed: Sequence[int] | None) -> None:
+    """A committee is drawn or elected, and odd, or appointed, with any number of members from two."""
+    if appointed is None and size % 2 == 0:
+        raise WrongError(f'{size} is even; a committee is odd, unless it is "appointed"', "committee_size")
+    if appointed is not None and rule.is_elected:
+        raise WrongError(f"{rule.name_text} elects its committee", "appointed")
+    if appointed is not None and len(appointed) != size:
+        raise WrongError(f"{len(appointed)} ids for a committee of {size}", "appointed")
 
 
 def _ascending(ids: list[int]) -> list[int]:
@@ -57,12 +68,9 @@ def _term(name: str, default: Any = ..., low: int | None = None) -> Any:
 
 RuleName = Annotated[Rule, one_of(_RULES)]
 StatisticName = Annotated[Statistic, one_of(_STATISTICS)]
-CommitteeSize = Annotated[
-    Integer,
-    Field(ge=TERM["committee_size"].low, le=TERM["committee_size"].high),
-    AfterValidator(_odd),
-]
+CommitteeSize = Annotated[Integer, Field(ge=MIN_INTERNALS, le=TERM["committee_size"].high)]
 AccountId = Annotated[Integer, Field(ge=1, le=_UINT32)]
+Members = Annotated[Array[AccountId], AfterValidator(_distinct)]
 Weight = Annotated[Integer, Field(ge=0, le=MAX_WEIGHT)]
 ScoreRow = Annotated[
     Annotated[Octets, Tag(TEXT_TAG)] | Annotated[Array[Uint128 | None], Tag(ARRAY_TAG)],
@@ -128,6 +136,7 @@ class Judgement(Question):
 
     rule: RuleName = Rule.SOFTMAX
     committee_size: CommitteeSize
+    appointed: Members = Field(default_factory=list)
     scores: Array[ScoreRow]
     updates: Integer = Field(0, ge=0, le=MAX_UPDATES)
     samples: Array[Annotated[Integer, Field(ge=1, le=_UINT64)]] = Field(default_factory=list)
@@ -150,6 +159,11 @@ class Judgement(Question):
     internals: Array[bool] = Field(default_factory=list)
 
     @model_validator(mode="after")
+    def _has_a_fitting_committee(self) -> Self:
+        _expect_committee(self.rule, self.committee_size, self.appointed if self.has("appointed") else None)
+        return self
+
+    @model_validator(mode="after")
     def _is_within_the_committee(self) -> Self:
         if not 1 <= len(self.scores) <= self.committee_size:
             raise WrongError(
@@ -157,6 +171,12 @@ class Judgement(Question):
                 f"give 1 to {self.committee_size}",
                 "scores",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _says_once_who_is_internal(self) -> Self:
+        if self.has("appointed") and self.has("internals"):
+            raise WrongError('"appointed" says who is internal; give no "internals"', "internals")
         return self
 
     @model_validator(mode="after")
@@ -203,7 +223,14 @@ class DrawQuestion(Question):
     committee_size: CommitteeSize
     max_updates: Integer = _term("max_updates")
     rule: RuleName = Rule.SOFTMAX
+    appointed: Members = Field(default_factory=list)
+    internals_train: bool = False
     elected: Array[AccountId] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_fitting_committee(self) -> Self:
+        _expect_committee(self.rule, self.committee_size, self.appointed if self.has("appointed") else None)
+        return self
 
     @model_validator(mode="after")
     def _has_one_seed(self) -> Self:
@@ -221,11 +248,29 @@ class DrawQuestion(Question):
         ids = [id_ for id_, _ in self.pairs()]
         if ids != sorted(set(ids)):
             raise WrongError("ids ascend, each once", "weights")
-        staked = sum(weight > 0 for _, weight in self.pairs())
+        weights = dict(self.pairs())
+        if any(not weights.get(Id(id_)) for id_ in self.appointed):
+            raise WrongError("a committee has those alone who have a weight", "appointed")
+        if self.internals_train and self.max_updates <= len(self.appointed):
+            raise WrongError("give more than the committee trains", "max_updates")
+
+        staked = sum(weight > 0 for weight in weights.values())
         least = 2 * self.committee_size if self.rule.is_elected else self.committee_size + 2
         if staked < least:
             raise WrongError(f"{staked} accounts have a weight; a draw opens with {least} or more", "weights")
         return self
+
+    @property
+    def sitting(self) -> list[Id] | None:
+        """The committee where none is drawn; an appointed one stands in the order of its ids."""
+        if self.has("appointed"):
+            return [Id(id_) for id_ in sorted(self.appointed)]
+        return None if self.elected is None else [Id(id_) for id_ in self.elected]
+
+    @property
+    def room(self) -> int:
+        """How many others may send an update."""
+        return self.max_updates - (len(self.appointed) if self.internals_train else 0)
 
     def pairs(self) -> list[tuple[Id, int]]:
         """Ids and weights; a weight alone belongs to the id of its place."""

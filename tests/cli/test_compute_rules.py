@@ -19,6 +19,7 @@ from chainfl.cli.inputs import Json
 from chainfl.codec.commitments import draw_seed, keccak256
 from chainfl.errors import ChainflError
 from chainfl.types import TOTAL, WAD, Phase, Rule
+from tests.protocol import test_appointed as committees
 from tests.protocol.scene import Scene, config, scene
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,6 +136,57 @@ def test_varsels_shares_follow_from_distances_and_internals() -> None:
         shares(question | {"distances": near, "internals": [True, False]})
 
 
+@pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.MEAN])
+@pytest.mark.parametrize("internals", [2, 4, 5])
+def test_an_appointed_committee_of_any_number_decides_as_in_the_round(rule: Rule, internals: int) -> None:
+    """Members praise their own updates, are at odds over the others', and the first one reveals nothing if it can."""
+    played = committees.enrol(committees.appointed(rule, internals, min_updates=2), internals)
+    played.to(Phase.SCORE)
+    people = list(zip(played.task.round.committee, played.committee(), strict=True))
+    loss = 1 if rule is Rule.MEAN else 10**11
+    opinions = {
+        id_: committees.said(played, {int(id_): 1, internals + 1: loss * (id_ % 2) or None})
+        for id_, _ in people
+    }
+    silent = people[: internals > 2]
+    for id_, member in people:
+        played.commit_scores(member, opinions[id_])
+    played.advance()
+    for id_, member in people[len(silent) :]:
+        played.reveal_scores(member, opinions[id_])
+    question = question_of(played)
+    to_tell = [int(id_) for id_, _ in [*people[len(silent) :], *silent]]
+    question |= {"committee_size": internals, "appointed": list[Json](to_tell)}
+    if silent:
+        played.run_out()
+    played.tally()
+    expected = played.task.round.decided
+
+    answer = shares(question)
+
+    assert answer["included"] == list(expected.included)
+    assert answer["shares"] == list(expected.shares)
+    assert answer["deviations"] == list(expected.deviations.values())
+    assert answer["included"].count(False) == 1
+
+
+def test_an_appointed_committee_says_who_is_internal() -> None:
+    near: list[Json] = [[0, 16, 9], [16, 0, 1], [9, 1, 0]]
+    question: dict[str, Json] = {
+        "committee_size": 2,
+        "rule": "varsel",
+        "budget": 1,
+        "scores": [[9, 1, 1, 1]] * 2,
+        "ids": [1, 2, 3],
+        "appointed": [2, 1],
+        "distances": near,
+    }
+
+    assert shares(question)["shares"] == [0, 715827884, 715827882, 715827882]
+    with pytest.raises(ChainflError, match='give no "internals"'):
+        shares(question | {"internals": [True, True, False]})
+
+
 def test_without_a_majority_of_the_committee_nothing_is_included() -> None:
     answer = shares({"committee_size": 3, "scores": [[1, 2, 3]]})
 
@@ -200,6 +252,35 @@ def test_an_elected_committee_is_not_drawn() -> None:
     assert len(answer["workers"]) == 4
 
 
+@pytest.mark.parametrize("internals", [2, 3, 4])
+def test_an_appointed_committee_is_not_drawn(internals: int) -> None:
+    played = committees.enrol(
+        committees.appointed(internals=internals, max_updates=internals + 3), internals, 8
+    )
+    played.draw()
+    played.apply_queued()
+    played.play_round()
+    played.draw()
+    weights: list[Json] = [[int(a.id), a.weight] for a in played.task.accounts.values()]
+    drawn = played.task.round.drawn
+    assert drawn is not None
+
+    answer = draw(
+        {
+            "seed": "0x" + played.task.round.seed.hex(),
+            "weights": weights,
+            "committee_size": internals,
+            "max_updates": internals + 3,
+            "appointed": list(range(internals, 0, -1)),
+            "internals_train": True,
+        }
+    )
+
+    assert answer["committee"] == list(drawn.committee) == list(range(1, internals + 1))
+    assert answer["proposers"] == list(drawn.proposers)
+    assert answer["workers"] == list(drawn.workers or ())
+
+
 def test_a_reward_worked_by_hand() -> None:
     question: dict[str, Json] = {
         "escrow": 1000,
@@ -243,6 +324,20 @@ def test_on_ranks_the_included_are_paid_equally() -> None:
             "shares",
             {"committee_size": 4, "scores": []},
             "input.committee_size: 4 is even; a committee is odd",
+        ),
+        ("shares", {"committee_size": 1, "scores": []}, "input.committee_size: 1 is too small"),
+        ("shares", {"committee_size": 2, "appointed": [1], "scores": []}, "input.appointed: 1 ids for a "),
+        ("shares", {"committee_size": 2, "appointed": [1, 1], "scores": []}, "input.appointed: each id once"),
+        (
+            "elect",
+            {"committee_size": 2, "appointed": [1, 2], "scores": []},
+            "input.appointed: committee-near elects its committee",
+        ),
+        ("draw", DRAW | {"appointed": [1, 2, 7]}, "input.appointed: a committee has those alone who have a "),
+        (
+            "draw",
+            DRAW | {"appointed": [1, 2, 3], "internals_train": True, "max_updates": 3},
+            "input.max_updates: give more than the committee trains",
         ),
         ("shares", {"committee_size": 3, "scores": []}, "input.scores: 0 members revealed"),
         ("shares", {"committee_size": 3, "scores": [[]]}, "input.scores[0]: the head's loss comes first"),
