@@ -70,7 +70,7 @@ class ChainLedger:
     def enrol(self, admission: Admission | None = None) -> None:
         """Take part from the next draw on."""
         if admission is not None:
-            self._act("enrolAdmitted", self.me, admission.role, list(admission.proof))
+            self._act("enrolAdmitted", self.me, admission.role, admission.proof)
         elif self._owner is None:
             self._act("enrol")
         else:

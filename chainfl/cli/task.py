@@ -189,7 +189,7 @@ def admit(file: Path, account: str | None, proofs: Path | None, as_json: bool) -
         metrics |= {
             "account": account,
             "role": shown.role.name.lower(),
-            "proof": [hex_of(each) for each in shown.proof],
+            "proof": hex_of(shown.proof),
         }
     if proofs is not None:
         write_proofs(entries, proofs)
@@ -199,9 +199,7 @@ def admit(file: Path, account: str | None, proofs: Path | None, as_json: bool) -
 
 def _show_admitted(answer: Report) -> None:
     for name, value in answer.metrics.items():
-        lines = value if isinstance(value, list) else [value]
-        for line in lines or ["none: the list has one entry"]:
-            click.echo(f"{name:<13} {line}")
+        click.echo(f"{name:<13} {value}")
 
 
 @task.command("list", epilog="Example: chainfl task list --factory 0x…")

@@ -289,7 +289,7 @@ def _enrolment(who: Address, entries: Sequence[Entry]) -> bytes:
     shown = admit(entries, who) if entries else None
     if shown is None:
         return functions("TrainingTask")["enrol"].call_data()
-    return functions("TrainingTask")["enrolAdmitted"].call_data(who, shown.role, list(shown.proof))
+    return functions("TrainingTask")["enrolAdmitted"].call_data(who, shown.role, shown.proof)
 
 
 def await_nodes(net: Devnet, people: Sequence[Person], on_progress: OnProgress, seconds: float = 180) -> None:

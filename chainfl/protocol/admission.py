@@ -1,7 +1,7 @@
 """Who may join: a list of accounts in roles, its root, and the proof of one entry (docs/protocol.md 3.2).
 
-The root is a term of the task. A leaf is an account in a role; pairs are hashed in ascending order, so that a
-proof needs no directions.
+The root is a term of the task. A leaf is an account in a role. A pair is hashed by the first 20 bytes of both, for a
+proof pays gas by the byte, and in ascending order, so that a proof needs no directions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,14 +15,16 @@ from chainfl.types import Address, Digest, Role
 
 NO_LIST: Final = Digest(bytes(32))
 """The root of a task that everybody may join."""
+NODE_BYTES: Final = 20
+"""What of a leaf or node is hashed with its sibling; the root alone is whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What shows the contract that an account may join: its role, and the siblings up to the root, lowest first."""
+    """What shows the contract that an account may join: its role, and 20 bytes of each sibling, lowest first."""
 
     role: Role
-    proof: tuple[Digest, ...]
+    proof: bytes
 
 
 def leaf_of(account: Address, role: Role) -> Digest:
@@ -58,7 +60,10 @@ def admit_all(entries: Sequence[Entry]) -> dict[Address, Admission]:
 
 
 def is_listed(root: Digest, account: Address, admission: Admission) -> bool:
-    """Whether the list of this root names the account, or everybody, in this role."""
+    """Whether the list of this root names the account, or everybody, in this role.
+
+    A part of a sibling at the proof's end leads to no root.
+    """
     if _climb(leaf_of(account, admission.role), admission.proof) == root:
         return admission.role is not Role.NONE
     return (
@@ -77,20 +82,21 @@ def _levels(entries: Iterable[Entry]) -> list[list[Digest]]:
     return levels
 
 
-def _siblings(levels: Sequence[Sequence[Digest]], at: int) -> tuple[Digest, ...]:
+def _siblings(levels: Sequence[Sequence[Digest]], at: int) -> bytes:
     siblings = []
     for level in levels[:-1]:
         if at ^ 1 < len(level):
-            siblings.append(level[at ^ 1])
+            siblings.append(level[at ^ 1][:NODE_BYTES])
         at //= 2
-    return tuple(siblings)
+    return b"".join(siblings)
 
 
-def _climb(leaf: Digest, proof: Iterable[Digest]) -> Digest:
-    for sibling in proof:
-        leaf = _hash_pair(leaf, sibling)
-    return leaf
+def _climb(node: Digest, proof: bytes) -> Digest:
+    for at in range(0, len(proof), NODE_BYTES):
+        node = _hash_pair(node, proof[at : at + NODE_BYTES])
+    return node
 
 
-def _hash_pair(one: Digest, other: Digest) -> Digest:
-    return keccak256(min(one, other) + max(one, other))
+def _hash_pair(one: bytes, other: bytes) -> Digest:
+    first, second = sorted((one[:NODE_BYTES], other[:NODE_BYTES]))
+    return keccak256(first + second)

@@ -62,7 +62,7 @@ def enrolment_call(w3: Web3, task: Address, account: Address, file: Path | None)
     shown = show_admission(root, account, file)
     if shown is None:
         return calls["enrol"].call_data()
-    return calls["enrolAdmitted"].call_data(account, shown.role, list(shown.proof))
+    return calls["enrolAdmitted"].call_data(account, shown.role, shown.proof)
 
 
 def admission_of(entries: Sequence[Entry], account: Address) -> Admission:
@@ -86,7 +86,7 @@ def write_proofs(entries: Sequence[Entry], file: Path) -> None:
         InputError: the file cannot be written.
     """
     proofs = {
-        hex_of(account): {"role": shown.role.name.lower(), "proof": [hex_of(each) for each in shown.proof]}
+        hex_of(account): {"role": shown.role.name.lower(), "proof": hex_of(shown.proof)}
         for account, shown in admit_all(entries).items()
     }
     plain = {"root": hex_of(list_root(entries)), "proofs": proofs}

@@ -78,7 +78,7 @@ contract TrainingTask is ITrainingTask {
     }
 
     /// @inheritdoc ITrainingTask
-    function enrolAdmitted(address owner, Role role, bytes32[] calldata proof) external {
+    function enrolAdmitted(address owner, Role role, bytes calldata proof) external {
         Enrolment.enrolAdmitted(_s, owner, role, proof);
     }
 

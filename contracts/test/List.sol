@@ -14,22 +14,21 @@ library List {
         return _at(leaves, 3, 0);
     }
 
-    /// @notice The siblings of an entry up to the root.
-    function proof(bytes32[8] memory leaves, uint256 place)
-        internal
-        pure
-        returns (bytes32[] memory siblings)
-    {
-        siblings = new bytes32[](3);
+    /// @notice The leading 20 bytes of the siblings of an entry up to the root, packed.
+    function proof(bytes32[8] memory leaves, uint256 place) internal pure returns (bytes memory siblings) {
         for (uint256 level = 0; level < 3; ++level) {
-            siblings[level] = _at(leaves, level, place >> level ^ 1);
+            siblings = abi.encodePacked(siblings, bytes20(_at(leaves, level, place >> level ^ 1)));
         }
+    }
+
+    /// @notice The node above two others.
+    function pair(bytes32 one, bytes32 other) internal pure returns (bytes32) {
+        (bytes20 left, bytes20 right) = (bytes20(one), bytes20(other));
+        return keccak256(left < right ? abi.encodePacked(left, right) : abi.encodePacked(right, left));
     }
 
     function _at(bytes32[8] memory leaves, uint256 level, uint256 place) private pure returns (bytes32) {
         if (level == 0) return leaves[place];
-        bytes32 one = _at(leaves, level - 1, place << 1);
-        bytes32 other = _at(leaves, level - 1, place << 1 | 1);
-        return one < other ? keccak256(abi.encode(one, other)) : keccak256(abi.encode(other, one));
+        return pair(_at(leaves, level - 1, place << 1), _at(leaves, level - 1, place << 1 | 1));
     }
 }

@@ -90,7 +90,7 @@ contract ListsHandler {
         who %= ACTORS;
         _fund(who, how);
         bool isOpen = how % 6 == 0;
-        (Role role, bytes32[] memory proof, bool isOwn) = _shown(who, how % 6);
+        (Role role, bytes memory proof, bool isOwn) = _shown(who, how % 6);
         bool may = (isOpen || isOwn) && _mayEnrol(who, !isOpen);
         bytes memory call_ = isOpen
             ? abi.encodeCall(task.enrol, ())
@@ -270,7 +270,7 @@ contract ListsHandler {
     function _shown(uint256 who, uint256 how)
         private
         view
-        returns (Role role, bytes32[] memory proof, bool isOwn)
+        returns (Role role, bytes memory proof, bool isOwn)
     {
         uint256 place = how == 1 ? (who + 1) % ACTORS : who;
         role = roleOf(place);
@@ -278,7 +278,7 @@ contract ListsHandler {
         return (role, _proof(place), how > 2 && who != STRANGER);
     }
 
-    function _proof(uint256 place) private view returns (bytes32[] memory) {
+    function _proof(uint256 place) private view returns (bytes memory) {
         return List.proof(_leaves, place);
     }
 

@@ -33,24 +33,52 @@ contract TrainingTaskListsTest is TaskTest {
         vm.assume(who != place);
         _stake(who);
 
-        bytes32[] memory proof = List.proof(_leaves, place - 1);
+        bytes memory proof = List.proof(_leaves, place - 1);
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
         vm.prank(_account(who));
         _task.enrolAdmitted(_account(who), _roleOf(place), proof);
     }
 
-    function testFuzz_enrolAdmitted_withASpoiltProof_reverts(uint256 who, uint256 at, bytes32 sibling)
-        external
-    {
-        (who, at) = (_bound(who, 1, 8), _bound(at, 0, 2));
-        bytes32[] memory proof = List.proof(_leaves, who - 1);
-        vm.assume(proof[at] != sibling);
+    function testFuzz_enrolAdmitted_withASpoiltProof_reverts(uint256 who, uint256 at, bytes1 other) external {
+        (who, at) = (_bound(who, 1, 8), _bound(at, 0, 59));
+        bytes memory proof = List.proof(_leaves, who - 1);
+        vm.assume(proof[at] != other);
         _stake(who);
 
-        proof[at] = sibling;
+        proof[at] = other;
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
         vm.prank(_account(who));
         _task.enrolAdmitted(_account(who), _roleOf(who), proof);
+    }
+
+    function testFuzz_enrolAdmitted_withAProofOfAnotherLength_reverts(uint256 who, uint256 length) external {
+        (who, length) = (_bound(who, 1, 8), _bound(length, 0, 100));
+        vm.assume(length != 60);
+        _stake(who);
+
+        // Past the three siblings come those of another entry: what is too long may still be made of nodes.
+        bytes memory proof = abi.encodePacked(List.proof(_leaves, who - 1), List.proof(_leaves, who % 8));
+        assembly ("memory-safe") {
+            mstore(proof, length)
+        }
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
+        vm.prank(_account(who));
+        _task.enrolAdmitted(_account(who), _roleOf(who), proof);
+    }
+
+    function test_enrolAdmitted_ofAListOfOne_takesAnEmptyProofOfThatLengthAlone() external {
+        TaskConfig memory terms = _terms();
+        terms.admissionRoot = List.leaf(_account(5), Role.Participant);
+        _task = _create(terms);
+        _stake(5);
+
+        vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(5)));
+        vm.prank(_account(5));
+        _task.enrolAdmitted(_account(5), Role.Participant, new bytes(19));
+        vm.prank(_account(5));
+        _task.enrolAdmitted(_account(5), Role.Participant, "");
+
+        vm.assertEq(_task.accountCount(), 1);
     }
 
     function testFuzz_enrolAdmitted_inAnotherRole_reverts(uint256 who, bool isNone) external {
@@ -58,7 +86,7 @@ contract TrainingTaskListsTest is TaskTest {
         _stake(who);
         Role other = _roleOf(who) == Role.Internal ? Role.Participant : Role.Internal;
 
-        bytes32[] memory proof = List.proof(_leaves, who - 1);
+        bytes memory proof = List.proof(_leaves, who - 1);
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(who)));
         vm.prank(_account(who));
         _task.enrolAdmitted(_account(who), isNone ? Role.None : other, proof);
@@ -70,7 +98,7 @@ contract TrainingTaskListsTest is TaskTest {
         }
         _stake(4);
 
-        bytes32[] memory proof = List.proof(_leaves, 3);
+        bytes memory proof = List.proof(_leaves, 3);
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.TooManyInternals.selector, 3));
         vm.prank(_account(4));
         _task.enrolAdmitted(_account(4), Role.Internal, proof);
@@ -100,7 +128,7 @@ contract TrainingTaskListsTest is TaskTest {
         vm.prank(_account(5));
         _registry.setOperator(address(_task), key);
 
-        bytes32[] memory proof = List.proof(_leaves, 4);
+        bytes memory proof = List.proof(_leaves, 4);
         vm.prank(key);
         _task.enrolAdmitted(_account(5), Role.Participant, proof);
 
@@ -111,7 +139,7 @@ contract TrainingTaskListsTest is TaskTest {
     function test_enrolAdmitted_byAKeyThatNobodyNamed_reverts() external {
         _stake(5);
 
-        bytes32[] memory proof = List.proof(_leaves, 4);
+        bytes memory proof = List.proof(_leaves, 4);
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotOperator.selector, _account(5)));
         vm.prank(_account(20));
         _task.enrolAdmitted(_account(5), Role.Participant, proof);
@@ -174,7 +202,7 @@ contract TrainingTaskListsTest is TaskTest {
         _task = _create(terms);
         _stake(30);
 
-        bytes32[] memory proof = List.proof(_leaves, 7);
+        bytes memory proof = List.proof(_leaves, 7);
         vm.expectRevert(abi.encodeWithSelector(ITrainingTask.NotAdmitted.selector, _account(30)));
         vm.prank(_account(30));
         _task.enrolAdmitted(_account(30), Role.Internal, proof);
@@ -193,7 +221,7 @@ contract TrainingTaskListsTest is TaskTest {
 
     function _join(uint256 who) private {
         _stake(who);
-        bytes32[] memory proof = List.proof(_leaves, who - 1);
+        bytes memory proof = List.proof(_leaves, who - 1);
         vm.prank(_account(who));
         _task.enrolAdmitted(_account(who), _roleOf(who), proof);
     }

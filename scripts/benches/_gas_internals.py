@@ -25,7 +25,7 @@ def enrolment(account: Address, internals: tuple[Address, ...]) -> tuple[str, *t
     """How an account enrols in a task with these internals: the call and what it takes."""
     shown = _shown(internals)
     admission = shown.get(account, shown[ANYONE])
-    return "enrolAdmitted", account, admission.role, list(admission.proof)
+    return "enrolAdmitted", account, admission.role, admission.proof
 
 
 def whole_shares(updates: int, internals: int) -> list[int]:

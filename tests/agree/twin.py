@@ -141,7 +141,7 @@ class Twin:
             sender,
             task,
             "enrolAdmitted",
-            (owner, admission.role, list(admission.proof)),
+            (owner, admission.role, admission.proof),
             lambda call: self.world.enrol_admitted(call, task, owner, admission),
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from chainfl.types import Rule, Statistic
 from scripts.benches._gas_node import TRANSACTION_GAS
+from scripts.benches._list_gas import enrolments_gas
 from scripts.benches._operator_gas import operated_gas
 from scripts.benches.gas import TRANSACTION_BYTES, largest_proof_gas, round_gas
 
@@ -59,6 +60,17 @@ def test_an_operator_pays_one_cold_read_more_than_an_owner_where_nobody_has_one(
 
     for name, sentence in OPERATORS.items():
         assert 0 < operator[name] - owner[name] <= OPERATOR_GAS, sentence
+
+
+LIST = 2**16
+LIST_SLACK = 0.15
+
+
+@pytest.mark.slow
+def test_a_proof_of_a_long_list_makes_an_enrolment_at_most_15_percent_dearer() -> None:
+    freely, by_proof = enrolments_gas(LIST)
+
+    assert freely < by_proof <= (1 + LIST_SLACK) * freely
 
 
 @pytest.mark.slow

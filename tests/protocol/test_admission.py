@@ -143,14 +143,75 @@ def test_a_task_without_a_list_takes_no_proof() -> None:
         join(played, address(1), shown_for(members(), address(1)))
 
 
-def test_a_pair_of_nodes_is_no_entry() -> None:
+def test_a_proof_with_bytes_too_many_or_too_few_admits_nobody() -> None:
     entries = members()
     played = listed(entries)
     path = shown_for(entries, address(1)).proof
 
-    for shorter in (path[1:], path[:-1], ()):
+    assert len(path) == 3 * 20
+    # Cut within and between siblings, from either end; with a byte or a whole sibling more.
+    for other in (
+        path[:-1],
+        path[1:],
+        path[:-20],
+        path[20:],
+        path[:-40],
+        b"",
+        path + b"\0",
+        path + path[:20],
+    ):
         with pytest.raises(errors.NotAdmittedError):
-            join(played, address(1), Admission(Role.PARTICIPANT, shorter))
+            join(played, address(1), Admission(Role.PARTICIPANT, other))
+
+
+def test_a_proof_without_the_zero_that_it_ends_with_admits_nobody() -> None:
+    """Behind the end of a call a contract reads zeros: such a proof reached the root if its length did not count."""
+    other = next(
+        address(number) for number in range(2, 10_000) if leaf_of(address(number), Role.PARTICIPANT)[19] == 0
+    )
+    entries = [(address(1), Role.PARTICIPANT), (other, Role.PARTICIPANT)]
+    played = listed(entries)
+    proof = shown_for(entries, address(1)).proof
+
+    assert (len(proof), proof[-1]) == (20, 0)
+    with pytest.raises(errors.NotAdmittedError):
+        join(played, address(1), Admission(Role.PARTICIPANT, proof[:-1]))
+    join(played, address(1), Admission(Role.PARTICIPANT, proof))
+
+
+def test_a_list_of_one_needs_an_empty_proof() -> None:
+    entries = [(address(1), Role.PARTICIPANT)]
+    played = listed(entries)
+
+    with pytest.raises(errors.NotAdmittedError):
+        join(played, address(1), Admission(Role.PARTICIPANT, bytes(19)))
+    join(played, address(1), Admission(Role.PARTICIPANT, b""))
+
+    assert played.task.roles == {address(1): Role.PARTICIPANT}
+
+
+def test_a_pair_of_nodes_is_no_entry() -> None:
+    entries = members()
+    played = listed(entries)
+    own = leaf_of(address(1), Role.PARTICIPANT)
+    path = shown_for(entries, address(1)).proof
+    pair = keccak256(b"".join(sorted((own[:20], path[:20]))))
+
+    # The accounts that a pair, or one of its halves, would be, with what is left of the way up.
+    for who in (pair[:20], own[:20], path[:20]):
+        for role in (Role.PARTICIPANT, Role.INTERNAL):
+            for way in (path, path[20:], path[40:]):
+                with pytest.raises(errors.NotAdmittedError):
+                    join(played, Address(who), Admission(role, way))
+
+
+def test_a_node_is_the_leading_bytes_of_two_others_and_the_root_is_whole() -> None:
+    one, other = members()[:2]
+    leaves = sorted(leaf_of(*entry) for entry in (one, other))
+
+    assert list_root([one, other]) == keccak256(leaves[0][:20] + leaves[1][:20])
+    assert shown_for([one, other], one[0]).proof == leaf_of(*other)[:20]
+    assert list_root([one]) == leaf_of(*one)
 
 
 def test_a_list_that_names_anyone_admits_everybody_as_participant_and_nobody_as_internal() -> None:

@@ -584,9 +584,10 @@ interface ITrainingTask is IStakeTask {
 
     /// @notice `enrol` or, for another owner, `enrolFor`, in a task that has a list of who may join.
     /// @param role As what the list names the owner; a list that names the zero address as participant admits everybody.
-    /// @param proof Siblings up to `admissionRoot`, lowest first; a pair is hashed in ascending order.
+    /// @param proof The leading 20 bytes of each sibling up to `admissionRoot`, lowest first, packed; a pair is hashed in ascending
+    /// order.
     /// @dev Only the first enrolment needs it: who has an id comes back by `enrol`.
-    function enrolAdmitted(address owner, Role role, bytes32[] calldata proof) external;
+    function enrolAdmitted(address owner, Role role, bytes calldata proof) external;
 
     /// @notice Take no part in later draws. The stake stays locked while a round needs it.
     /// @dev A role that the account holds in the running round stays its own: leaving excuses no silence.

@@ -31,7 +31,7 @@ library Enrolment {
     }
 
     /// @notice See `ITrainingTask.enrolAdmitted`.
-    function enrolAdmitted(State storage s, address owner, Role role, bytes32[] calldata proof) external {
+    function enrolAdmitted(State storage s, address owner, Role role, bytes calldata proof) external {
         require(Admission.isListed(owner, role, proof), ITrainingTask.NotAdmitted(owner));
 
         if (owner == msg.sender) _enrol(s, owner, role);
