@@ -26,8 +26,8 @@ CODE_SIZE: Final = 1 << 20
 """Contracts with all mutants in them may be longer than a chain allows."""
 
 
-def pytest_configure() -> None:
-    """Switch on what the environment asks for."""
+def pytest_load_initial_conftests() -> None:
+    """Switch on what the environment asks for; a conftest would import what is to be changed."""
     settings.register_profile("mutants", database=None, phases=(Phase.explicit, Phase.generate))
     settings.load_profile("mutants")
     if CONTRACT in os.environ:

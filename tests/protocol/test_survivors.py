@@ -113,6 +113,22 @@ def test_a_full_tree_takes_of_a_top_up_what_still_fits() -> None:
     assert played.task.accounts[rich].weight == MAX_WEIGHT - others
 
 
+def test_a_worker_keeps_its_stake_in_while_its_update_is_under_way() -> None:
+    played = scene()
+    played.draw()
+    round_ = played.task.round
+    assert round_.drawn is not None
+    drawn = (*round_.committee, *round_.drawn.proposers)
+    worker = next(who for who in played.workers() if played.task.accounts[who].id not in drawn)
+    played.commit(worker)
+    number = played.world.deallocate(played.call(worker), played.task_address, ETHER)
+
+    played.now += played.task.config.longest_round()
+
+    with pytest.raises(errors.StakeLockedError):
+        played.world.release(played.call(worker), played.task_address, number)
+
+
 # Shares that a proposer posts
 
 
