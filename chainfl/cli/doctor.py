@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -42,21 +42,36 @@ class Finding:
     epilog="Example: chainfl doctor --require anvil --require torch",
 )
 @click.option("--require", "required", multiple=True, metavar="NAME", help="End with 6 when NAME is missing.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cuda", "mps", "cpu"]),
+    help="Also train and score a little there, and compare with the CPU.",
+)
 @json_option
 @click.pass_obj
-def doctor(answer: Answer, required: tuple[str, ...], as_json: bool) -> int:
+def doctor(answer: Answer, required: tuple[str, ...], device: str | None, as_json: bool) -> int:
     """Look for torch, anvil, forge, solc, node, IPFS, geth, Chromium and data.
 
     What is missing comes with what to do about it. An installed chainfl audits without any of them.
     """
+    checked = _checked(device) if device is not None else {}
     findings = examine()
+    metrics: dict[str, object] = {"version": __version__, "findings": [asdict(each) for each in findings]}
     outcome = report(
         "doctor",
-        {"version": __version__, "findings": [asdict(each) for each in findings]},
-        ok=findings[0].found,
+        metrics | checked,
+        ok=findings[0].found and checked.get("device", {}).get("parameters_come_back", True),
         seconds=answer.seconds,
     )
     return finish(_with_required(outcome, findings, required), as_json, partial(_show, findings))
+
+
+def _checked(device: str) -> dict[str, dict[str, Any]]:
+    """What a device shows when something is trained and scored on it."""
+    tools.require_package("torch", "train")
+    from chainfl.learning.selfcheck import check_device
+
+    return {"device": asdict(check_device(device))}
 
 
 def examine() -> list[Finding]:
@@ -89,8 +104,21 @@ def _show(findings: Sequence[Finding], outcome: Report) -> None:
     for each in findings:
         if not each.found:
             click.echo(f"{each.name}: {each.remedy}")
+    if "device" in outcome.metrics:
+        click.echo(_device_line(outcome.metrics["device"]))
     if outcome.error is not None:
         click.echo(f"error: {outcome.error}", err=True)
+
+
+def _device_line(found: Any) -> str:
+    back = "come back as they went" if found["parameters_come_back"] else "DO NOT COME BACK AS THEY WENT"
+    score = "the same" if found["same_score"] else f"{found['score_difference']} x 10^-12 apart"
+    return (
+        f"{found['device']}: {found['trained_a_second']:,.0f} samples a second trained, "
+        f"{found['scored_a_second']:,.0f} scored; parameters {back}; beside the CPU, "
+        f"{found['same_parameters']:,} of {found['parameters']:,} parameters of an update are the same integers, "
+        f"the others at most {found['largest_difference']} steps apart; its loss is {score}"
+    )
 
 
 def _packages() -> Finding:

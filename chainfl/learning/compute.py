@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from chainfl.errors import InputError
 from chainfl.learning.dataset import Rows, Samples
-from chainfl.learning.models import ModelSpec, build, spec_of
+from chainfl.learning.models import ModelSpec, build, sent, spec_of
 
 DEVICES: Final = ("auto", "cuda", "mps", "cpu")
 MAX_IDLE: Final = 16
@@ -127,15 +127,16 @@ def check_fits(name: str, samples: Samples) -> ModelSpec:
 
 def batch_of(spec: ModelSpec, samples: Samples, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor]:
     """Samples and labels of these rows as the model takes them: bytes become value/255, images BxCxHxW."""
-    x = torch.from_numpy(np.asarray(np.take(samples.x, rows, axis=0)))
-    y = torch.from_numpy(np.asarray(np.take(samples.y, rows)))
+    # Sent as they are stored: bytes are a quarter of floats.
+    x = sent(torch.from_numpy(np.asarray(np.take(samples.x, rows, axis=0))), device)
+    y = sent(torch.from_numpy(np.asarray(np.take(samples.y, rows))), device)
     if spec.kind == "tokens":
         x = x.to(torch.int64)
     elif x.dtype == torch.uint8:
         x = x.to(torch.float32).div_(255)
     if spec.kind == "image":
         x = x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)
-    return x.to(device), y.to(device)
+    return x, y
 
 
 def gathered(

@@ -264,8 +264,13 @@ def flatten_into(model: nn.Module, out_D: Flat | None) -> Flat:
     if flat_D.shape != (length,):
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers cannot hold a model of {length}")
     target = torch.from_numpy(flat_D)
-    offset = 0
     with torch.no_grad():
+        if tensors and tensors[0].device.type != "cpu":
+            # Put together where they are: one transfer, not one for each tensor.
+            target.copy_(torch.cat([tensor.reshape(-1).to(torch.float32) for tensor in tensors]))
+            return flat_D
+
+        offset = 0
         for tensor in tensors:
             target[offset : offset + tensor.numel()].view(tensor.shape).copy_(tensor)
             offset += tensor.numel()
@@ -283,6 +288,8 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
     if flat_D.shape != (length,):
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {length}")
     source = torch.from_numpy(_writeable(flat_D))
+    if tensors:
+        source = sent(source, tensors[0].device)
     offset = 0
 
     # Copied in the layout's order, in which roots are made.
@@ -290,6 +297,13 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
         for tensor in tensors:
             tensor.copy_(source[offset : offset + tensor.numel()].view(tensor.shape))
             offset += tensor.numel()
+
+
+def sent(tensor: Tensor, place: torch.device) -> Tensor:
+    """The tensor on a device, in one transfer; to CUDA from pinned memory, beside what is computed there meanwhile."""
+    if place.type != "cuda":
+        return tensor.to(place)
+    return tensor.pin_memory().to(place, non_blocking=True)
 
 
 def _writeable(flat_D: Flat) -> Flat:

@@ -141,3 +141,19 @@ def test_a_running_ipfs_daemon_is_found(
 )
 def test_versions_are_read_from_what_programs_say(text: str, version: str) -> None:
     assert version_in(text) == version
+
+
+def test_a_device_is_tried_and_compared_with_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--device", "cpu", "--json"]) == 0
+
+    answer = json.loads(capsys.readouterr().out)
+    Draft202012Validator(json.loads((SCHEMAS / "doctor.json").read_text())).validate(answer["metrics"])
+    assert answer["metrics"]["device"]["same_parameters"] == 1_663_370
+
+    assert run(["doctor", "--device", "cpu"]) == 0
+    assert "1,663,370 of 1,663,370 parameters of an update are the same integers" in capsys.readouterr().out
+
+
+def test_a_device_that_is_not_there_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--device", "mps"]) == 2
+    assert "device mps is not available on this machine" in capsys.readouterr().err
