@@ -6,104 +6,173 @@ import numba
 import numpy as np
 
 from chainfl.codec._backend import compiled
+from chainfl.learning._vectors import (
+    LANES,
+    ROWS,
+    add_eight,
+    add_one,
+    add_six,
+    add_two,
+    combine_eight,
+    combine_six,
+    multiply_one,
+    multiply_two,
+)
 
-_READ_1, _READ_2, _READ_4 = (f"Array(float32, {n}, 'C', readonly=True)" for n in (1, 2, 4))
+_READ_1, _READ_2, _READ_3, _READ_4 = (f"Array(float32, {n}, 'C', readonly=True)" for n in (1, 2, 3, 4))
 _READ_PICKS = "Array(uint8, 4, 'C', readonly=True)"
 
 
 @numba.njit(inline="always")
-def _row(x_BHWC: Any, b: int, h: int, w: int, zeros_C: Any) -> Any:
-    return x_BHWC[b, h, w] if h >= 0 and h < x_BHWC.shape[1] else zeros_C
+def _address(array: Any, at: int) -> Any:
+    return np.uint64(array.ctypes.data) + np.uint64(4 * at)
 
 
-@numba.njit(inline="always", fastmath={"contract"})
-def _combine(m: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any, out: Any) -> None:
-    """Eight rows of channels, weighed by `m`."""
-    m0, m1, m2, m3, m4, m5, m6, m7 = m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7]
-    for k in range(out.size):
-        left = (m0 * a[k] + m1 * b[k]) + (m2 * c[k] + m3 * d[k])
-        out[k] = left + ((m4 * e[k] + m5 * f[k]) + (m6 * g[k] + m7 * h[k]))
+@numba.njit
+def _copy(from_WC: Any, into_WC: Any) -> None:
+    """The channels that both have, of the pixels that both have."""
+    width, channels = min(len(from_WC), len(into_WC)), min(from_WC.shape[1], into_WC.shape[1])
+    if from_WC.shape[1] == into_WC.shape[1]:
+        source, target = from_WC.reshape(-1), into_WC.reshape(-1)
+        for k in range(width * channels):
+            target[k] = source[k]
+        return
+    for w in range(width):
+        for c in range(channels):
+            into_WC[w, c] = from_WC[w, c]
 
 
-@numba.njit(inline="always", fastmath={"contract"})
-def _add(m: Any, rows: Any, out: Any) -> None:
-    m0, m1, m2, m3, m4, m5, m6, m7 = m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7]
-    for k in range(out.size):
-        left = (m0 * rows[0, k] + m1 * rows[1, k]) + (m2 * rows[2, k] + m3 * rows[3, k])
-        out[k] += left + ((m4 * rows[4, k] + m5 * rows[5, k]) + (m6 * rows[6, k] + m7 * rows[7, k]))
-
-
-@compiled(f"void({_READ_4}, {_READ_2}, int64, int64, int64, int64, float32[:,:,:,::1])")
+@compiled(
+    f"void({_READ_4}, {_READ_2}, int64, int64, float32[:,:,::1], float32[:,:,::1], float32[:,:,:,::1], int64)"
+)
 def to_tiles(
-    x_BHWC: Any, matrix_RI: Any, step: int, first: int, down: int, across: int, out_RRNC: Any
+    x_BHWC: Any,
+    matrix_RI: Any,
+    step: int,
+    first: int,
+    room_HWC: Any,
+    strip_RWC: Any,
+    out_RRNC: Any,
+    across: int,
 ) -> None:
     """Each tile's products: `matrix_RI` times its rows, then times its columns; zeros beyond the edges.
 
-    Tile (t, u) of a sample starts at row step*t + first and column step*u + first.
+    Tile (t, u) of a sample starts at row step*t + first and column step*u + first. `room` holds a sample and its edges.
     """
-    samples, _, width, channels = x_BHWC.shape
-    points = len(matrix_RI)
-    strip_RWC = np.zeros((points, max(width - first, step * across + 8), channels), np.float32)
-    zeros_C = np.zeros(channels, np.float32)
+    samples, height, width, _ = x_BHWC.shape
+    points, columns, channels = len(matrix_RI), room_HWC.shape[1], room_HWC.shape[2]
+    down = (len(room_HWC) - 8) // step + 1
+    apart = out_RRNC.shape[2] * channels
+    matrix = _address(matrix_RI, 0)
+    room_HWC[:] = 0
 
     for b in range(samples):
+        for h in range(height):
+            _copy(x_BHWC[b, h], room_HWC[h - first, -first : width - first])
         for t in range(down):
-            top = step * t + first
-            for w in range(width):
-                x0, x1 = _row(x_BHWC, b, top, w, zeros_C), _row(x_BHWC, b, top + 1, w, zeros_C)
-                x2, x3 = _row(x_BHWC, b, top + 2, w, zeros_C), _row(x_BHWC, b, top + 3, w, zeros_C)
-                x4, x5 = _row(x_BHWC, b, top + 4, w, zeros_C), _row(x_BHWC, b, top + 5, w, zeros_C)
-                x6, x7 = _row(x_BHWC, b, top + 6, w, zeros_C), _row(x_BHWC, b, top + 7, w, zeros_C)
-                for r in range(points):
-                    _combine(matrix_RI[r], x0, x1, x2, x3, x4, x5, x6, x7, strip_RWC[r, w - first])
-
-            for u in range(across):
-                at, n = step * u, (b * down + t) * across + u
-                for r in range(points):
-                    strip_WC = strip_RWC[r]
-                    for s in range(points):
-                        _combine(
-                            matrix_RI[s],
-                            strip_WC[at], strip_WC[at + 1], strip_WC[at + 2], strip_WC[at + 3],
-                            strip_WC[at + 4], strip_WC[at + 5], strip_WC[at + 6], strip_WC[at + 7],
-                            out_RRNC[r, s, n],
-                        )  # fmt: skip
-
-
-@compiled(f"void({_READ_4}, {_READ_2}, int64, int64, int64, int64, float32[:,:,:,::1])")
-def from_tiles(
-    tiles_RRNC: Any, matrix_IR: Any, step: int, first: int, down: int, across: int, out_BHWC: Any
-) -> None:
-    """Each tile, `matrix_IR` times its products both ways, where it lies; where tiles overlap, their sum."""
-    samples, height, width, channels = out_BHWC.shape
-    points, rows = len(tiles_RRNC), len(matrix_IR)
-    half_IRC, zeros_C = np.zeros((rows, 8, channels), np.float32), np.zeros(channels, np.float32)
-
-    for b in range(samples):
-        out_BHWC[b] = 0
-        for t in range(down):
+            combine_eight(
+                matrix, points,
+                _address(room_HWC, step * t * columns * channels), columns * channels,
+                _address(strip_RWC, 0), columns * channels,
+                columns * channels,
+            )  # fmt: skip
             for u in range(across):
                 n = (b * down + t) * across + u
                 for r in range(points):
-                    of_RNC = tiles_RRNC[r]
-                    six = of_RNC[6, n] if points > 6 else zeros_C
-                    seven = of_RNC[7, n] if points > 7 else zeros_C
-                    for j in range(rows):
-                        _combine(
-                            matrix_IR[j],
-                            of_RNC[0, n], of_RNC[1, n], of_RNC[2, n], of_RNC[3, n],
-                            of_RNC[4, n], of_RNC[5, n], six, seven,
-                            half_IRC[j, r],
-                        )  # fmt: skip
+                    combine_eight(
+                        matrix, points,
+                        _address(strip_RWC, (r * columns + step * u) * channels), channels,
+                        _address(out_RRNC, r * points * apart + n * channels), apart,
+                        channels,
+                    )  # fmt: skip
 
-                for i in range(rows):
-                    h = step * t + first + i
-                    if h < 0 or h >= height:
-                        continue
-                    for j in range(rows):
-                        w = step * u + first + j
-                        if w >= 0 and w < width:
-                            _add(matrix_IR[i], half_IRC[j], out_BHWC[b, h, w])
+
+@compiled(
+    f"void({_READ_4}, {_READ_2}, int64, int64, float32[:,:,::1], float32[:,:,::1], float32[:,:,:,::1], int64)"
+)
+def from_tiles(
+    tiles_RRNC: Any,
+    matrix_IR: Any,
+    step: int,
+    first: int,
+    room_HWC: Any,
+    half_RIC: Any,
+    out_BHWC: Any,
+    across: int,
+) -> None:
+    """Each tile, `matrix_IR` times its products both ways, where it lies; where tiles overlap, their sum."""
+    samples, height, width, _ = out_BHWC.shape
+    points, rows, channels = len(tiles_RRNC), len(matrix_IR), room_HWC.shape[2]
+    columns = room_HWC.shape[1]
+    down = (len(room_HWC) - rows) // step + 1
+    apart = tiles_RRNC.shape[2] * channels
+    matrix = _address(matrix_IR, 0)
+
+    for b in range(samples):
+        room_HWC[:] = 0
+        for t in range(down):
+            for u in range(across):
+                n = (b * down + t) * across + u
+                target = _address(room_HWC, (t * columns + u) * step * channels)
+                for r in range(points):
+                    source = _address(tiles_RRNC, r * points * apart + n * channels)
+                    half = _address(half_RIC, r * rows * channels)
+                    if points == 6:
+                        combine_six(matrix, rows, source, apart, half, channels, channels)
+                    else:
+                        combine_eight(matrix, rows, source, apart, half, channels, channels)
+
+                wide = rows * channels
+                if points == 6:
+                    add_six(matrix, rows, _address(half_RIC, 0), wide, target, columns * channels, wide)
+                else:
+                    add_eight(matrix, rows, _address(half_RIC, 0), wide, target, columns * channels, wide)
+        for h in range(height):
+            _copy(room_HWC[h - first, -first : width - first], out_BHWC[b, h])
+
+
+@compiled(f"void({_READ_3}, {_READ_3}, float32[:,:,::1])")
+def multiply(left_SNX: Any, right_SXY: Any, out_SNY: Any) -> None:
+    """A product of matrices for each point; rows are a multiple of ROWS and one more, which is not filled.
+
+    The row more keeps points from lying a power of two apart, where they would push each other out of the cache.
+    """
+    points, rows, depth = left_SNX.shape
+    wide = right_SXY.shape[2]
+    vectors = 2 if wide % (2 * LANES) == 0 else 1
+    for s in range(points):
+        for y in range(0, wide, vectors * LANES):
+            right = _address(right_SXY, s * depth * wide + y)
+            for n in range(0, rows - 1, ROWS):
+                left, out = (
+                    _address(left_SNX, (s * rows + n) * depth),
+                    _address(out_SNY, (s * rows + n) * wide + y),
+                )
+                if vectors == 2:
+                    multiply_two(left, depth, right, wide, out, wide, depth)
+                else:
+                    multiply_one(left, depth, right, wide, out, wide, depth)
+
+
+@compiled(f"void({_READ_2}, {_READ_2}, float32[:,::1], int64)")
+def add_product(weight_OI: Any, x_IB: Any, out_OB: Any, depth: int) -> None:
+    """Add `weight` times `x` to `out`, so many inputs at a time: whole vectors of samples, whole ROWS of outputs."""
+    outputs, inputs = weight_OI.shape
+    samples = x_IB.shape[1]
+
+    for first in range(0, inputs, depth):
+        deep = min(depth, inputs - first)
+        b = 0
+        while b < samples:
+            wide = 2 * LANES if b + 2 * LANES <= samples else LANES
+            x = _address(x_IB, first * samples + b)
+            for o in range(0, outputs, ROWS):
+                weight, out = _address(weight_OI, o * inputs + first), _address(out_OB, o * samples + b)
+                if wide > LANES:
+                    add_two(weight, inputs, x, samples, out, samples, deep)
+                else:
+                    add_one(weight, inputs, x, samples, out, samples, deep)
+            b += wide
 
 
 @compiled(f"void({_READ_4}, float32[:,:,:,:,:,::1])")

@@ -168,16 +168,20 @@ class _Patches:
 
 
 class _Tiles:
-    """A convolution over many channels: one product for each point, of all tiles' and the kernels' values there."""
+    """A convolution over many channels: one product for each point, of all tiles' and the kernels' values there.
+
+    What lies between has whole vectors of channels.
+    """
 
     at_once = TILED_AT_ONCE
 
     def __init__(self, weight_OCkk: Tensor) -> None:
         self.form = weight_OCkk.shape
-        outputs, channels, self.side, _ = self.form
+        self.outputs, self.channels, self.side, _ = self.form
         self.use = _matrices(self.side)
-        weight_KX = weight_OCkk.detach().reshape(outputs * channels, -1).t()
-        self.weight_SOC = (self.use.kernel @ weight_KX).view(-1, outputs, channels)
+        weight_KX = weight_OCkk.detach().reshape(self.outputs * self.channels, -1).t()
+        self.weight_SOC = (self.use.kernel @ weight_KX).view(-1, self.outputs, self.channels)
+        self.weight_SCO = _ready(self.weight_SOC.mT)
         self.of_weight_SOC: Tensor | None = None
 
     def arranged(self, x_BCHW: Tensor) -> Floats:
@@ -187,8 +191,8 @@ class _Tiles:
     def forward(self, x_BHWC: Floats) -> Floats:
         """The results, BxHxWxO; valid until the next call."""
         tiles_SNC = _to_tiles(x_BHWC, self.use.enter, -(self.side // 2), "input")
-        products_SNO = _multiply(tiles_SNC, self.weight_SOC.mT, "output")
-        y_BHWO = _scratch.array("full", (*x_BHWC.shape[:3], self.form[0]))
+        products_SNO = _multiply(tiles_SNC, self.weight_SCO, _tiles_of(x_BHWC), "output")
+        y_BHWO = _scratch.array("full", (*x_BHWC.shape[:3], self.outputs))
         _from_tiles(products_SNO, self.use.leave, 0, y_BHWO)
         return y_BHWO
 
@@ -198,10 +202,13 @@ class _Tiles:
         slopes_SNO = _to_tiles(slopes_BHWO, self.use.leave_back, 0, "output")
         if self.of_weight_SOC is None:
             self.of_weight_SOC = torch.zeros_like(self.weight_SOC)
-        self.of_weight_SOC.baddbmm_(slopes_SNO.mT, tiles_SNC)
-        _from_tiles(
-            _multiply(slopes_SNO, self.weight_SOC, "input"), self.use.enter_back, -(self.side // 2), of_x
+        count = _tiles_of(x_BHWC)
+        self.of_weight_SOC.baddbmm_(
+            torch.from_numpy(slopes_SNO)[:, :count, : self.outputs].mT,
+            torch.from_numpy(tiles_SNC)[:, :count, : self.channels],
         )
+        products_SNC = _multiply(slopes_SNO, self.weight_SOC, count, "input")
+        _from_tiles(products_SNC, self.use.enter_back, -(self.side // 2), of_x)
 
     def of_weight(self) -> Tensor:
         """The weight's slopes."""
@@ -223,24 +230,60 @@ def _blocks(samples: int, at_once: int) -> list[slice]:
     return [slice(start, start + at_once) for start in range(0, samples, at_once)]
 
 
-def _to_tiles(x_BHWC: Floats, matrix_RI: Floats, first: int, name: str) -> Tensor:
-    (samples, height, width, channels), points = x_BHWC.shape, len(matrix_RI)
-    down, across = -(-height // TILE), -(-width // TILE)
-    tiles = _scratch.array(name, (points, points, samples * down * across, channels))
-    _kernels().to_tiles(x_BHWC, matrix_RI, TILE, first, down, across, tiles)
-    return torch.from_numpy(tiles).flatten(0, 1)
+def _to_tiles(x_BHWC: Floats, matrix_RI: Floats, first: int, name: str) -> Floats:
+    """SxNxC: room for whole vectors of channels and whole groups of tiles, and one row more (`_kernels.multiply`)."""
+    points, channels = len(matrix_RI), _whole(x_BHWC.shape[3], _kernels().LANES)
+    down, across = _grid(x_BHWC)
+    rows = _whole(_tiles_of(x_BHWC), _kernels().ROWS) + 1
+    tiles = _scratch.array(name, (points, points, rows, channels))
+    room = _scratch.array("room", (TILE * (down - 1) + TERMS, TILE * (across - 1) + TERMS, channels))
+    strip = _scratch.array("strip", (points, *room.shape[1:]))
+    _kernels().to_tiles(x_BHWC, matrix_RI, TILE, first, room, strip, tiles, across)
+    return tiles.reshape(points * points, rows, channels)
 
 
-def _from_tiles(tiles_SNC: Tensor, matrix_IR: Floats, first: int, out_BHWC: Floats) -> None:
-    _, height, width, _ = out_BHWC.shape
-    down, across, points = -(-height // TILE), -(-width // TILE), isqrt(len(tiles_SNC))
-    tiles = tiles_SNC.view(points, points, *tiles_SNC.shape[1:]).numpy()
-    _kernels().from_tiles(tiles, matrix_IR, TILE, first, down, across, out_BHWC)
+def _from_tiles(tiles_SNC: Floats, matrix_IR: Floats, first: int, out_BHWC: Floats) -> None:
+    points, rows, channels = isqrt(len(tiles_SNC)), len(matrix_IR), tiles_SNC.shape[2]
+    down, across = _grid(out_BHWC)
+    room = _scratch.array("room", (TILE * (down - 1) + rows, TILE * (across - 1) + rows, channels))
+    half = _scratch.array("strip", (points, rows, channels))
+    tiles = tiles_SNC.reshape(points, points, *tiles_SNC.shape[1:])
+    _kernels().from_tiles(tiles, matrix_IR, TILE, first, room, half, out_BHWC, across)
 
 
-def _multiply(tiles_SNX: Tensor, weight_SXY: Tensor, name: str) -> Tensor:
-    form = (*tiles_SNX.shape[:2], weight_SXY.shape[2])
-    return torch.bmm(tiles_SNX, weight_SXY, out=torch.from_numpy(_scratch.array(name, form)))
+def _multiply(tiles_SNX: Floats, weight_SXY: Tensor, count: int, name: str) -> Floats:
+    """The products of so many tiles with a weight that is ready."""
+    depth, wide = weight_SXY.shape[1:]
+    found = _scratch.array(name, (*tiles_SNX.shape[:2], _whole(wide, _kernels().LANES)))
+    if _is_whole(weight_SXY):
+        _kernels().multiply(tiles_SNX, weight_SXY.numpy(), found)
+    else:
+        found[:, :count, :wide] = torch.bmm(
+            torch.from_numpy(tiles_SNX)[:, :count, :depth], weight_SXY
+        ).numpy()
+    return found
+
+
+def _ready(weight_SXY: Tensor) -> Tensor:
+    """As products take it: layers that are narrower than vectors are left to BLAS, in whatever order they lie."""
+    return weight_SXY.contiguous() if _is_whole(weight_SXY) else weight_SXY
+
+
+def _is_whole(weight_SXY: Tensor) -> bool:
+    return all(length % _kernels().LANES == 0 for length in weight_SXY.shape[1:])
+
+
+def _grid(x_BHWC: Floats) -> tuple[int, int]:
+    """Tiles down and across a sample."""
+    return -(-x_BHWC.shape[1] // TILE), -(-x_BHWC.shape[2] // TILE)
+
+
+def _tiles_of(x_BHWC: Floats) -> int:
+    return prod(_grid(x_BHWC)) * len(x_BHWC)
+
+
+def _whole(count: int, of: int) -> int:
+    return -(-count // of) * of
 
 
 class _Scratch(threading.local):

@@ -1,4 +1,4 @@
-"""Networks of dense layers alone, their steps of plain SGD written out: autograd's bits without its graph.
+"""Networks of dense layers alone, their steps of plain SGD and answers written out: torch's bits without its graph.
 
 With small layers nine tenths of a step are torch's bookkeeping, not arithmetic. The operations are those that autograd
 would call, in its order, on the same memory; `tests/learning/test_dense.py` compares every bit.
@@ -21,6 +21,14 @@ def dense_layers(network: nn.Module) -> list[nn.Linear] | None:
     if not isinstance(network, DenseNet):
         return None
     return [module for module in network.dense if isinstance(module, nn.Linear)]
+
+
+def dense_answers(layers: list[nn.Linear], x: Tensor) -> Tensor:
+    """What the network answers: the same bits as its own, without the calls between modules."""
+    taken = x.flatten(1)
+    for layer in layers[:-1]:
+        taken = torch.addmm(layer.bias, taken, layer.weight.t()).relu_()
+    return torch.addmm(layers[-1].bias, taken, layers[-1].weight.t())
 
 
 @torch.no_grad()

@@ -4,10 +4,10 @@ A score's bits depend on model vector and samples alone: samples go through in f
 thread, whatever is scored beside them. Shapes: K models, V sets of samples, B samples in a chunk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 import torch
@@ -25,12 +25,16 @@ from chainfl.learning.compute import (
     side_by_side,
 )
 from chainfl.learning.dataset import Rows, Samples
+from chainfl.learning.dense import dense_answers, dense_layers
 from chainfl.learning.models import Flat, ModelSpec, load_flat, spec_of
 from chainfl.learning.score import Score as Score
 
 CHUNK: Final = 300
 """Samples that go through a model together; part of what fixes the bits of a score."""
 
+
+MODELS_AT_ONCE: Final = 64
+"""Networks of dense layers whose answers are judged together; a larger model is judged by itself."""
 
 MOST_HELD: Final = 2**26
 """Bytes of prepared samples that a thread holds for the next model."""
@@ -146,19 +150,52 @@ def _score_pieces(
 ) -> list[tuple[float, int]]:
     with borrowed(prepared.spec.name, prepared.place) as network, torch.inference_mode():
         network.eval()
-        loaded = -1
+        layers = dense_layers(network)
+        answer = network if layers is None else partial(dense_answers, layers)
+        at_once = 1 if layers is None else MODELS_AT_ONCE
         found = []
-        for piece in pieces:
-            if piece.model != loaded:
-                load_flat(network, flats_KD[piece.model])
-                loaded = piece.model
-            found.append(_score_chunk(network, *prepared.of(piece.chunk)))
+        for group in _by_models(pieces, at_once):
+            found += _judged(group, _answers(network, answer, flats_KD, prepared, group), prepared)
     return found
 
 
-def _score_chunk(network: nn.Module, x: Tensor, y: Tensor) -> tuple[float, int]:
-    """Sum of losses in float64, and the correct answers among those whose loss is a number."""
-    answers = network(x).to("cpu", torch.float64)
-    losses = functional.cross_entropy(answers, y.cpu(), reduction="none")
-    correct = (answers.argmax(1) == y.cpu()) & losses.isfinite()
-    return float(losses.sum()), int(correct.sum())
+def _by_models(pieces: Sequence[_Piece], at_once: int) -> Iterator[list[_Piece]]:
+    """Runs of pieces of so many models each."""
+    for _, run in groupby(pieces, lambda piece: piece.model // at_once):
+        yield list(run)
+
+
+def _answers(
+    network: nn.Module,
+    answer: Callable[[Tensor], Tensor],
+    flats_KD: Sequence[Flat],
+    prepared: _Prepared,
+    pieces: Sequence[_Piece],
+) -> Iterator[Tensor]:
+    loaded = -1
+    for piece in pieces:
+        if piece.model != loaded:
+            load_flat(network, flats_KD[piece.model])
+            loaded = piece.model
+        yield answer(prepared.of(piece.chunk)[0]).to("cpu", torch.float64)
+
+
+def _judged(
+    pieces: Sequence[_Piece], answers: Iterable[Tensor], prepared: _Prepared
+) -> list[tuple[float, int]]:
+    """For each piece the sum of losses in float64, and the correct answers among those whose loss is a number."""
+    by_chunk: dict[int, dict[int, Tensor]] = {}
+    for place, (piece, each) in enumerate(zip(pieces, answers, strict=True)):
+        by_chunk.setdefault(piece.chunk, {})[place] = each
+
+    # The models' answers to a chunk are judged in one go; each row of a table of answers stands by itself.
+    found = dict[int, tuple[float, int]]()
+    for chunk, by_place in by_chunk.items():
+        y = prepared.of(chunk)[1].cpu()
+        table = torch.cat(list(by_place.values()))
+        labels = y.repeat(len(by_place))
+        losses = functional.cross_entropy(table, labels, reduction="none")
+        correct = (table.argmax(1) == labels) & losses.isfinite()
+        rows = zip(by_place, losses.view(-1, len(y)), correct.view(-1, len(y)), strict=True)
+        found |= {place: (float(own.sum()), int(right.sum())) for place, own, right in rows}
+    return [found[place] for place in range(len(pieces))]

@@ -20,6 +20,7 @@ from torch.autograd.function import Function, once_differentiable
 from chainfl import names
 from chainfl.errors import InputError, LengthError
 from chainfl.learning.convolve import conv_pool_relu, conv_relu
+from chainfl.learning.wide import is_wide, wide_dense
 
 GROUP: Final = "chainfl.models"
 FAMILY_NAMES: Final = ("conv", "dense", "lstm")
@@ -56,6 +57,8 @@ class Dense(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x · weightᵀ + bias."""
+        if is_wide(x, self.weight):
+            return wide_dense(x, self.weight, self.bias)
         if self.rate is None or not torch.is_grad_enabled():
             return super().forward(x)
         found: Tensor = _DenseStep.apply(x, self.weight, self.bias, self.rate)  # type: ignore[no-untyped-call]

@@ -39,6 +39,28 @@ def test_bits_do_not_depend_on_threads_company_or_order(digits: Dataset) -> None
     assert together[0] == score_many("mnist-cnn", flats[::-1], judges)[2]
 
 
+@pytest.mark.parametrize("name", ["mnist-mlp-small", "varsel-logistic", "varsel-2nn"])
+def test_many_dense_networks_have_the_bits_of_each_by_itself(digits: Dataset, name: str) -> None:
+    flats = [models.initial_flat(name, seed) for seed in range(70)]
+    judges = [digits.rows(np.arange(start, start + count)) for start, count in ((0, 5), (40, 301), (500, 64))]
+
+    found = score_many(name, flats, judges, threads=1)
+
+    assert found == score_many(name, flats, judges, threads=3)
+    for seed in (0, 33, 69):
+        network = models.build(name, seed).eval()
+        for judge, one in zip(judges, found[seed], strict=True):
+            loss, correct = 0.0, 0
+            for rows in (judge.rows[:300], judge.rows[300:]):
+                x = torch.from_numpy(judge.x[rows].astype(np.float32) / 255).unsqueeze(1)
+                y = torch.from_numpy(judge.y[rows])
+                with torch.inference_mode():
+                    answers = network(x).double()
+                    loss += float(functional.cross_entropy(answers, y, reduction="none").sum())
+                correct += int((answers.argmax(1) == y).sum())
+            assert (one.loss, one.correct) == (loss / len(judge), correct)
+
+
 def test_only_the_first_samples_are_scored_when_asked(digits: Dataset) -> None:
     flat = models.initial_flat("mnist-mlp-small", 3)
 
