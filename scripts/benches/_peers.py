@@ -4,6 +4,7 @@ A peer sees our torch, numpy and chainfl (a `.pth` file, written after its own p
 """
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -99,3 +100,22 @@ def start_peer(python: Path, script: str, *arguments: str, environment: dict[str
         env=environment,
     )
     return Peer(process)
+
+
+def start(command: Sequence[str], **more: str) -> Peer:
+    """A contender that answers a line for each one it is sent; `more` are variables of its environment."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=with_ours(**more),
+    )
+    return Peer(process)
+
+
+def with_ours(**more: str) -> dict[str, str]:
+    """The environment of a process that finds this repository's packages."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **more}

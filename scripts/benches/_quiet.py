@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
+from typing import TypeVar
 
 import psutil  # type: ignore[import-untyped]
 
@@ -15,6 +16,8 @@ from chainfl.report import Bar, Op, bar
 MOST_FOREIGN = 0.1
 """Part of all cores that others may use during a sample that counts."""
 TICKS = os.sysconf("SC_CLK_TCK")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Samples:
         (self.kept if sample.foreign <= MOST_FOREIGN else self.disturbed).append(sample.seconds)
 
     def plain(self) -> dict[str, object]:
-        """The median with its quartiles, and how many turns were thrown away."""
+        """The median with its quartiles, how many turns were thrown away, and what those would have said."""
         low, middle, high = spread(self.kept) if self.kept else (None, None, None)
         return {
             "median": middle,
@@ -45,6 +48,7 @@ class Samples:
             "high": high,
             "kept": len(self.kept),
             "disturbed": len(self.disturbed),
+            "disturbed_median": median(self.disturbed) if self.disturbed else None,
         }
 
 
@@ -68,15 +72,20 @@ def own_seconds(pids: Sequence[int]) -> float:
     return total
 
 
-def sample(turn: Callable[[], float], pids: Sequence[int]) -> Sample:
-    """Play a turn, which says its own seconds, and see what others computed meanwhile."""
+def watched(turn: Callable[[], T], pids: Sequence[int]) -> tuple[T, float]:
+    """What a turn answers, and the part of all cores that others used meanwhile; it may add to `pids`."""
     started, busy, own = time.perf_counter(), busy_seconds(), own_seconds(pids)
 
-    seconds = turn()
+    answer = turn()
 
     foreign = (busy_seconds() - busy) - (own_seconds(pids) - own)
     whole = (time.perf_counter() - started) * (os.cpu_count() or 1)
-    return Sample(seconds, max(0.0, foreign) / whole)
+    return answer, max(0.0, foreign) / whole
+
+
+def sample(turn: Callable[[], float], pids: Sequence[int]) -> Sample:
+    """Play a turn, which says its own seconds, and see what others computed meanwhile."""
+    return Sample(*watched(turn, pids))
 
 
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
@@ -94,16 +103,41 @@ def judged(
     if not above.kept or not below.kept:
         return None, {"id": name, "verdict": "undecided", "why": "every turn was disturbed"}
 
+    return decided(name, *ratio_of(above, below), op, limit)
+
+
+def ratio_of(above: Samples, below: Samples) -> tuple[float, float, float]:
+    """The ratio of two medians between the least and the most that the quartiles allow: low, middle, high."""
     (low_a, mid_a, high_a), (low_b, mid_b, high_b) = spread(above.kept), spread(below.kept)
-    ratio, low, high = mid_a / mid_b, low_a / high_b, high_a / low_b
+    return low_a / high_b, mid_a / mid_b, high_a / low_b
+
+
+def decided(
+    name: str, low: float, value: float, high: float, op: Op, limit: float
+) -> tuple[Bar | None, Mapping[str, object]]:
+    """A value with its spread as a bar; no bar where the limit lies within the spread."""
     told = {
         "id": name,
-        "ratio": round(ratio, 3),
+        "ratio": round(value, 3),
         "low": round(low, 3),
         "high": round(high, 3),
         "limit": limit,
     }
     if low < limit < high:
         return None, told | {"verdict": "undecided", "why": "the spread crosses the limit"}
-    made = bar(name, round(ratio, 3), op, limit)
+    made = bar(name, round(value, 3), op, limit)
     return made, told | {"verdict": "ok" if made.ok else "missed"}
+
+
+def told_lines(ratios: Sequence[Mapping[str, object]]) -> list[str]:
+    """A line for each ratio: verdict, value, spread, limit."""
+    return [
+        f"{each['verdict']:<10} {each['id']:<32} "
+        + (
+            f"{each['ratio']:.2f} ({each['low']:.2f} to {each['high']:.2f})"
+            if "ratio" in each
+            else str(each["why"])
+        )
+        + (f", limit {each['limit']:g}" if "limit" in each else "")
+        for each in ratios
+    ]

@@ -1,33 +1,43 @@
-"""Measure a round's learning against Flower's simulation engine: scripts/bench flower [--quick] [--json].
+"""Measure a round against Flower's simulation engine and Apple's pfl: scripts/bench flower [--quick] [--json].
 
-20 clients, MNIST CNN (1,663,370 parameters), 300 samples each, batch 32, one epoch, equal weights. Ours: train, encode,
-combine, tree of the head. Flower: two actors with one thread each, once with a plain PyTorch client and once with our
-own training step. Each contender is a process of its own; they take turns; memory is the peak PSS of its whole tree.
+Workload A: 20 clients, MNIST CNN (1,663,370 parameters), 300 samples each, batch 32, one epoch, equal weights. Ours:
+train, encode, combine, tree of the head. Flower: two actors with one thread each, once with a plain PyTorch client and
+once with our own training step. pfl: one process and two. Then the same workload as rounds on anvil, with a process for
+each of 24 participants, a committee of 3, and an audit of every round.
+
+Each contender is a process of its own. It plays three rounds by itself, counted from its launch (ours a second time
+with an empty cache of compiled code); after that all take turns, round by round. A turn during which others used more
+than a tenth of the machine is thrown away and counted. Workload B: `scripts/bench sim`.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]
 
 from chainfl.errors import OutsideError
 from chainfl.learning.datasets import load
 from chainfl.report import Bar, Report, bar, narrate, report
 from scripts.benches._command import bench_parser, show
-from scripts.benches._peers import ROOT, peer_python
+from scripts.benches._memory import watching
+from scripts.benches._peers import Peer, peer_python, start, with_ours
+from scripts.benches._pfl import pfl_commands
+from scripts.benches._quiet import Sample, Samples, judged, sample, told_lines
+from scripts.benches._turns import take_turns
+from scripts.benches.round import Plan, Played, play_on_chain, write_people
 
 CLIENTS, SAMPLES, BATCH, RATE, SEED = 20, 300, 32, 0.01, 7
+COMMITTEE = 3
 REQUIREMENTS = ("flwr[simulation]==1.41.0",)
 LONGEST = 900
+QUIETLY = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
 
 OURS = """
 import json, sys, time
@@ -39,25 +49,24 @@ from chainfl.learning.models import initial_flat
 from chainfl.learning.train import Job, Recipe, train_many
 from chainfl.protocol.combine import TOTAL, combine
 from chainfl.protocol.shares import equal
-data, out, rounds, clients, samples, batch, rate = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
+data, clients, samples, batch, rate = sys.argv[1], *map(float, sys.argv[2:])
 clients, samples = int(clients), int(samples)
 held = np.load(data)
 x, y = held["x"], held["y"]
 jobs = [Job(Samples(x, y, np.arange(k * samples, (k + 1) * samples)), k) for k in range(clients)]
 recipe, head = Recipe(rate, int(batch), 1), encode(initial_flat("mnist-cnn", 0), 20)
-rows, shares, times = np.empty((clients, len(head)), np.float32), [0, *equal([True] * clients, TOTAL)], []
-for round_ in range(int(rounds)):
-    started = time.time()
+rows, shares = np.empty((clients, len(head)), np.float32), [0, *equal([True] * clients, TOTAL)]
+for round_, line in enumerate(sys.stdin):
+    started = time.perf_counter()
     train_many("mnist-cnn", decode(head, 20), jobs, recipe, round_=round_, out_KD=rows)
     updates = [encode(row, 20, out=row.view(np.uint32)) for row in rows]
     head = combine(None, updates, shares)
     root = merkle.root(head)
-    times.append([started, time.time()])
-open(out, "w").write(json.dumps({"times": times, "root": root.hex()}))
+    print(json.dumps({"answer": {"seconds": time.perf_counter() - started}}), flush=True)
 """
 
 FLOWER = """
-import json, sys, time
+import json, os, sys, time
 import numpy as np
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -65,9 +74,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-data, out, step = sys.argv[1], sys.argv[2], sys.argv[8]
-rounds, clients, samples, batch, rate = map(float, sys.argv[3:8])
-clients, samples, batch, times = int(clients), int(samples), int(batch), []
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what Flower and Ray print is no answer
+data, step = sys.argv[1], sys.argv[6]
+clients, samples, batch, rate = map(float, sys.argv[2:6])
+clients, samples, batch, started = int(clients), int(samples), int(batch), 0.0
 
 def plain_net():
     from torch import nn
@@ -105,11 +116,16 @@ def train(msg: Message, context: Context) -> Message:
 
 class Timed(FedAvg):
     def configure_train(self, *args, **kwargs):
-        times.append([time.time()])
+        global started
+        if not sys.stdin.readline():
+            import ray
+            ray.shutdown()
+            os._exit(0)
+        started = time.perf_counter()
         return super().configure_train(*args, **kwargs)
     def aggregate_train(self, *args, **kwargs):
         made = super().aggregate_train(*args, **kwargs)
-        times[-1].append(time.time())
+        print(json.dumps({"answer": {"seconds": time.perf_counter() - started}}), file=answers, flush=True)
         return made
 
 server_app = ServerApp()
@@ -122,11 +138,10 @@ def main(grid: Grid, context: Context) -> None:
     else:
         first = [v.numpy() for v in plain_net().state_dict().values()]
     timed = Timed(fraction_train=1.0, fraction_evaluate=0.0, min_train_nodes=clients, min_available_nodes=clients)
-    timed.start(grid=grid, initial_arrays=ArrayRecord(first), num_rounds=int(rounds))
+    timed.start(grid=grid, initial_arrays=ArrayRecord(first), num_rounds=10_000)
 
 run_simulation(server_app, client_app, num_supernodes=clients,
     backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}})
-open(out, "w").write(json.dumps({"times": times}))
 """
 
 APART = """
@@ -140,6 +155,7 @@ from chainfl.learning.dataset import Samples
 from chainfl.learning.evaluate import score_many
 from chainfl.learning.models import Dense, initial_flat, load_flat, spec_of
 from chainfl.learning.train import Job, Recipe, batches, train_many
+from scripts.benches._quiet import sample
 data, out, turns, clients, samples, batch, rate = sys.argv[1], sys.argv[2], *map(float, sys.argv[3:])
 clients, samples = int(clients), int(samples)
 held = np.load(data)
@@ -179,9 +195,12 @@ def plain_net():
         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 10)).eval()
 
 def clock(work):
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    def turn():
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+    seen = sample(turn, [])
+    return seen.seconds, seen.foreign
 
 nets = [plain_net() for _ in range(clients)]
 times = {name: [] for name in ("train", "bare", "trees", "scoring", "plain scoring")}
@@ -201,76 +220,157 @@ open(out, "w").write(json.dumps(times))
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contender:
-    """What one process showed: seconds of each round, from launch to the end of the third, and its peak memory."""
+    """What a contender showed: from launch to the end of the third round, its peak memory, and rounds in turn."""
 
-    rounds: tuple[float, ...]
-    first_three: float
-    peak_mb: float
+    first_three: Samples = field(default_factory=Samples)
+    warm: Samples = field(default_factory=Samples)
+    peak_mb: float = 0.0
+
+    def plain(self) -> dict[str, object]:
+        """What is reported of it."""
+        return {
+            "warm": self.warm.plain(),
+            "first_three": self.first_three.plain(),
+            "peak_mb": round(self.peak_mb),
+        }
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print a table for people or one JSON object for machines, and end 0 when every bar is kept."""
+    """Measure, print a table for people or one JSON object for machines, and end 0 when no bar is missed."""
     options = bench_parser(
-        "flower", "A round's learning against Flower.", quick="one turn of three rounds"
+        "flower",
+        "A round against Flower and pfl.",
+        quick="ours, Flower and Flower with our step, two warm turns",
     ).parse_args(argv)
 
-    found = measure(rounds=3, turns=1) if options.quick else measure(rounds=6, turns=3)
+    found = measure(1, 2, quick=True) if options.quick else measure(3, 8, quick=False)
     return show(found, table, as_json=options.json)
 
 
-def measure(rounds: int, turns: int) -> Report:
-    """All contenders in turn, and their bars."""
+def measure(launches: int, warm: int, *, quick: bool) -> Report:
+    """All contenders in turn, parts of a round apart, the round on a chain, and their bars."""
     started = time.perf_counter()
-    python = peer_python("flower", REQUIREMENTS)
-    seen: dict[str, list[Contender]] = {"ours": [], "flower": [], "flower, our step": []}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        data = write_data(folder)
+        seen = compete(folder, data, launches, warm, quick=quick)
+        apart = run_apart(folder, data, 3 if quick else 8)
+        chain = None if quick else on_chain(folder)
 
-    with tempfile.TemporaryDirectory() as folder:
-        data = write_data(Path(folder))
-        out = Path(folder) / "out.json"
-        sizes = [str(value) for value in (CLIENTS, SAMPLES, BATCH, RATE)]
-        for turn in range(1, turns + 1):
-            narrate(f"turn {turn} of {turns}: {rounds} rounds of ours, of Flower, of Flower with our step")
-            here = [sys.executable, "-c", OURS, str(data), str(out), str(rounds), *sizes]
-            seen["ours"].append(contend(here, out))
-            for name, step in (("flower", "plain"), ("flower, our step", "ours")):
-                there = [str(python), "-c", FLOWER, str(data), str(out), str(rounds), *sizes, step]
-                seen[name].append(contend(there, out))
+    ratios = ratios_of(seen, apart, chain)
+    bars = [made for made, _ in ratios if made is not None]
+    if not quick:
+        ours, peer = seen["ours"].peak_mb, seen["flower"].peak_mb
+        bars.append(bar("flower.memory_ratio", round(ours / peer, 3), "<=", 0.5))
 
-        narrate("apart: a bare loop, update trees, and a committee's scoring")
-        apart = run_apart([sys.executable, "-c", APART, str(data), str(out), str(max(2, turns)), *sizes], out)
-
-    metrics = {
+    metrics: dict[str, object] = {
         "clients": CLIENTS,
         "samples": SAMPLES,
-        "turns": turns,
-        "contenders": {name: summed(each) for name, each in seen.items()},
-        "apart_seconds": {name: round(median(each), 4) for name, each in apart.items()},
+        "launches": launches,
+        "contenders": {name: each.plain() for name, each in seen.items()},
+        "apart": {name: each.plain() for name, each in apart.items()},
+        "ratios": [told for _, told in ratios],
     }
-    return report(
-        "bench-flower", metrics, bars_of(seen, apart), seed=SEED, seconds=time.perf_counter() - started
-    )
+    if chain is not None:
+        metrics["on_chain"] = {"participants": CLIENTS + COMMITTEE + 1, "audited round": chain.plain()}
+    return report("bench-flower", metrics, bars, seed=SEED, seconds=time.perf_counter() - started)
 
 
-def bars_of(seen: Mapping[str, Sequence[Contender]], apart: Mapping[str, Sequence[float]]) -> list[Bar]:
-    """Faster warm and from the start, in half of the memory; near a bare loop; scoring twice as fast as plain."""
+def compete(folder: Path, data: Path, launches: int, warm: int, *, quick: bool) -> dict[str, Contender]:
+    """Each contender by itself from its launch on, then a round of each in turn."""
+    commands = commands_of(folder, data, quick=quick)
+    seen = {name: Contender() for name in commands}
+    for launch in range(1, launches + 1):
+        narrate(f"launch {launch} of {launches}")
+        with ExitStack() as stack:
+            peers = {}
+            for name, command in commands.items():
+                more = QUIETLY | ({"NUMBA_CACHE_DIR": tempfile.mkdtemp(dir=folder)} if "cold" in name else {})
+                peers[name] = launched(stack, name, command, more, seen[name])
+            peers.pop("ours, cold", None)  # from the second round on it is no other contender than ours
+            for name, found in take_turns(peers, warm, 0).items():
+                seen[name].warm.kept += found.kept
+                seen[name].warm.disturbed += found.disturbed
+    return seen
 
-    def ratio(name: str, what: str) -> float:
-        pairs = zip(seen[name], seen["ours"], strict=True)
-        return median(_value(peer, what) / _value(own, what) for peer, own in pairs)
 
-    def apart_ratio(one: str, other: str) -> float:
-        return median(a / b for a, b in zip(apart[one], apart[other], strict=True))
+def commands_of(folder: Path, data: Path, *, quick: bool) -> dict[str, list[str]]:
+    """How each contender is started."""
+    python = str(peer_python("flower", REQUIREMENTS))
+    sizes = [str(value) for value in (CLIENTS, SAMPLES, BATCH, RATE)]
+    ours = [sys.executable, "-u", "-c", OURS, str(data), *sizes]
+    found = {
+        "ours": ours,
+        "flower": [python, "-u", "-c", FLOWER, str(data), *sizes, "plain"],
+        "flower, our step": [python, "-u", "-c", FLOWER, str(data), *sizes, "ours"],
+    }
+    if quick:
+        return found
+    to_pfl = [str(data), "mnist-cnn", *(str(value) for value in (CLIENTS, SAMPLES, SAMPLES, BATCH, RATE))]
+    return {**found, "ours, cold": ours, **pfl_commands(folder, to_pfl)}
 
-    return [
-        bar("flower.warm_ratio", round(ratio("flower", "warm"), 3), ">=", 1.8),
-        bar("flower.warm_ratio_our_step", round(ratio("flower, our step", "warm"), 3), ">=", 1.3),
-        bar("flower.first_three_ratio", round(ratio("flower", "first_three"), 3), ">=", 2.5),
-        bar("flower.memory_ratio", round(1 / ratio("flower", "peak_mb"), 3), "<=", 0.5),
-        bar("flower.bare_ratio", round(apart_ratio("train", "bare"), 3), "<=", 1.1),
-        bar("flower.scoring_ratio", round(apart_ratio("plain scoring", "scoring"), 3), ">=", 2),
+
+def launched(
+    stack: ExitStack, name: str, command: Sequence[str], more: Mapping[str, str], seen: Contender
+) -> Peer:
+    """Start a contender and let it play three rounds, with nobody beside it."""
+    pids: list[int] = []
+    peers: list[Peer] = []
+
+    def first_three() -> float:
+        started = time.perf_counter()
+        peer = stack.enter_context(start(command, **more))
+        peers.append(peer)
+        pids.append(peer.process.pid)
+        with watching(peer.process.pid) as peak:
+            for _ in range(3):
+                peer.ask()
+        seen.peak_mb = max(seen.peak_mb, peak.mb)
+        return time.perf_counter() - started
+
+    found = sample(first_three, pids)
+    seen.first_three.add(found)
+    narrate(f"{name}: three rounds from the start in {found.seconds:.1f} s, others used {found.foreign:.0%}")
+    return peers[0]
+
+
+def ratios_of(
+    seen: Mapping[str, Contender], apart: Mapping[str, Samples], chain: Samples | None
+) -> list[tuple[Bar | None, Mapping[str, object]]]:
+    """Faster warm and from the start; near a bare loop; scoring against plain PyTorch; what the chain adds."""
+    ours = seen["ours"]
+    found = [
+        judged("flower.warm_ratio", seen["flower"].warm, ours.warm, ">=", 2.0),
+        judged("flower.warm_ratio_our_step", seen["flower, our step"].warm, ours.warm, ">=", 1.3),
+        judged("flower.first_three_ratio", seen["flower"].first_three, ours.first_three, ">=", 2.5),
+        judged("flower.bare_ratio", apart["train"], apart["bare"], "<=", 1.1),
+        judged("flower.scoring_ratio", apart["plain scoring"], apart["scoring"], ">=", 2),
     ]
+    found += [
+        judged(f"flower.{name}", each.warm, ours.warm, ">=", 1.0)
+        for name, each in seen.items()
+        if name.startswith("pfl")
+    ]
+    if chain is not None:
+        found.append(judged("flower.chain_over_flower", chain, seen["flower"].warm, "<=", 1.2))
+    return found
+
+
+def on_chain(folder: Path) -> Samples:
+    """Rounds with a process for each participant and an audit of each; the Challenge window left out."""
+    home = folder / "chain"
+    home.mkdir()
+    plan = Plan("torch", 3, SAMPLES, 1, CLIENTS + COMMITTEE + 1, COMMITTEE, RATE, BATCH)
+    write_people(home / "data.npz", plan)
+    played: Played = play_on_chain(home, plan, audited=True)
+
+    found = Samples()
+    for line, audit in zip(played.rounds, played.audits, strict=True):
+        found.add(Sample(line.seconds + audit, line.foreign))
+        narrate(f"round {line.number} on anvil: {line.seconds:.2f} s, its audit {audit:.2f} s")
+    return found
 
 
 def write_data(folder: Path) -> Path:
@@ -282,89 +382,40 @@ def write_data(folder: Path) -> Path:
     return folder / "data.npz"
 
 
-def contend(command: Sequence[str], out: Path) -> Contender:
-    """Run one contender to its end, looking at its memory meanwhile.
+def run_apart(folder: Path, data: Path, turns: int) -> dict[str, Samples]:
+    """A bare loop, update trees, a committee's scoring: parts of a round, in turn.
 
     Raises:
-        OutsideError: it did not end well, or takes too long.
+        OutsideError: they could not be measured.
     """
-    out.unlink(missing_ok=True)
-    launched = time.time()
-    peak = 0.0
-    environment = {
-        **os.environ,
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "RAY_DEDUP_LOGS": "0",
-        "PYTHONPATH": str(ROOT),
-    }
-
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
-    )
-
-    while True:
-        try:
-            _, said = process.communicate(timeout=0.25)
-            break
-        except subprocess.TimeoutExpired:
-            peak = max(peak, tree_pss(process.pid))
-            if time.time() - launched > LONGEST:
-                process.kill()
-                raise OutsideError(f"a contender did not end within {LONGEST} s") from None
-
-    if process.returncode or not out.exists():
-        last = (said.strip() or "no reason given").splitlines()[-1]
-        raise OutsideError(f"a contender ended with {process.returncode}: {last}")
-    times = json.loads(out.read_text())["times"]
-    return Contender(tuple(end - start for start, end in times), times[2][1] - launched, peak / 2**20)
-
-
-def run_apart(command: Sequence[str], out: Path) -> dict[str, list[float]]:
-    """What is reported apart."""
-    out.unlink(missing_ok=True)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
+    narrate("apart: a bare loop, update trees, and a committee's scoring")
+    out = folder / "apart.json"
+    sizes = [str(value) for value in (turns, CLIENTS, SAMPLES, BATCH, RATE)]
+    command = [sys.executable, "-c", APART, str(data), str(out), *sizes]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, env=with_ours())
     if done.returncode:
         raise OutsideError(f"measuring apart failed: {done.stderr.strip().splitlines()[-1]}")
-    found: dict[str, list[float]] = json.loads(out.read_text())
+
+    found = {name: Samples() for name in json.loads(out.read_text())}
+    for name, each in json.loads(out.read_text()).items():
+        for seconds, foreign in each:
+            found[name].add(Sample(seconds, foreign))
     return found
-
-
-def tree_pss(pid: int) -> float:
-    """Proportional memory of a process and all its descendants, in bytes."""
-    total = 0.0
-    try:
-        root = psutil.Process(pid)
-        for each in (root, *root.children(recursive=True)):
-            try:
-                total += each.memory_full_info().pss
-            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-                continue
-    except psutil.NoSuchProcess:
-        return 0.0
-    return total
-
-
-def summed(each: Sequence[Contender]) -> dict[str, float]:
-    """A contender's medians over the turns."""
-    return {
-        what: round(median(_value(one, what) for one in each), 3)
-        for what in ("warm", "first", "first_three", "peak_mb")
-    }
 
 
 def table(found: Report) -> str:
     """The report for people."""
-    contenders = found.metrics["contenders"]
-    apart = found.metrics["apart_seconds"]
+    contenders, apart, ratios = (found.metrics[name] for name in ("contenders", "apart", "ratios"))
     assert isinstance(contenders, dict)
     assert isinstance(apart, dict)
+    assert isinstance(ratios, list)
 
-    lines = [f"{'':20}{'warm s':>10}{'first s':>10}{'first 3 s':>10}{'PSS MB':>10}"]
-    lines += [
-        f"{name:20}{each['warm']:10.2f}{each['first']:10.2f}{each['first_three']:10.2f}{each['peak_mb']:10.0f}"
-        for name, each in contenders.items()
-    ]
-    lines += [f"{name:20}{seconds:10.3f}" for name, seconds in apart.items()]
+    lines = [f"{'':20}{'warm s':>10}{'first 3 s':>10}{'PSS MB':>10}{'disturbed':>10}"]
+    for name, each in contenders.items():
+        warm, first, thrown = each["warm"], each["first_three"], each["warm"]["disturbed"]
+        lines.append(f"{name:20}{_seconds(warm):>10}{_seconds(first):>10}{each['peak_mb']:>10}{thrown:>10}")
+    lines += [f"{name:20}{_seconds(each):>10}" for name, each in apart.items()]
+    lines += told_lines(ratios)
     lines += [
         f"{each.id:32}{each.value:10.2f} {each.op} {each.limit:g}  {'ok' if each.ok else 'MISSED'}"
         for each in found.bars
@@ -372,10 +423,9 @@ def table(found: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(one: Contender, what: str) -> float:
-    if what == "warm":
-        return median(one.rounds[1:])
-    return one.rounds[0] if what == "first" else float(getattr(one, what))
+def _seconds(samples: Mapping[str, object]) -> str:
+    middle = samples["median"]
+    return f"{middle:.3f}" if isinstance(middle, float) else "-"
 
 
 if __name__ == "__main__":

@@ -19,10 +19,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 import numpy as np
 from websockets.sync.client import connect
 
+from chainfl.audit.verify import Verdict
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.rpc import open_rpc
 from chainfl.codec.text import ETHER
@@ -38,15 +40,19 @@ from chainfl.devnet.processes import (
 )
 from chainfl.errors import DataMissingError, LedgerError
 from chainfl.learning.datasets import load
+from chainfl.ports import BlobStore
 from chainfl.protocol import events
-from chainfl.report import Report, bar, narrate, report
+from chainfl.report import Bar, Report, bar, narrate, report
 from chainfl.sim.dealing import ReplayParticipant
 from chainfl.sim.replay import read_trace, replay
 from chainfl.store.directory import DirectoryStore
 from chainfl.types import Id, Phase
-from chainfl.workflows.audit import trace_task
+from chainfl.workflows.audit import audit, trace_task
 from chainfl.workflows.sponsor import Terms
 from scripts.benches._command import bench_parser, show
+from scripts.benches._quiet import Sample, Samples, busy_seconds, judged, sample, told_lines
+
+T = TypeVar("T")
 
 PARTICIPANTS, COMMITTEE, EPOCHS, SAMPLES = 12, 3, 4, 2_000
 HELD_OUT = 222
@@ -65,6 +71,19 @@ class Plan:
     rounds: int
     samples: int
     epochs: int
+    people: int = PARTICIPANTS
+    committee: int = COMMITTEE
+    rate: float = 0.05
+    batch: int = 32
+
+
+@dataclass(slots=True)
+class Played:
+    """What was seen of rounds on a chain: when their phases were, every step of a node, seconds of each audit."""
+
+    rounds: list["Timeline"]
+    steps: list[Mapping[str, object]]
+    audits: list[float]
 
 
 @dataclass(slots=True)
@@ -78,6 +97,8 @@ class Timeline:
     deadline: int = 0
     cpu_opened: float = 0.0
     cpu_proposed: float = 0.0
+    foreign: float = 0.0
+    """The part of all cores that others used up to the proposal."""
 
     @property
     def cpu_seconds(self) -> float:
@@ -118,11 +139,11 @@ def measure(trainer: str, *, quick: bool) -> Report:
     metrics = dict[str, object]()
     bars = []
     if trainer in ("torch", "both"):
-        learning = measure_learning(
+        learning, made = measure_learning(
             Plan("torch", 3, SAMPLES // 10 if quick else SAMPLES, 1 if quick else EPOCHS)
         )
         metrics["torch"] = learning
-        bars.append(bar("round.over_replay", float(str(learning["over_replay"])), "<=", MOST_OVER_REPLAY))
+        bars += [made] if made is not None else []
     if trainer in ("none", "both"):
         bare = measure_bare(Plan("none", 3, SAMPLES // 10, 1))
         metrics["none"] = bare
@@ -130,48 +151,50 @@ def measure(trainer: str, *, quick: bool) -> Report:
     return report("bench-round", metrics, bars, seed=SEED, seconds=time.perf_counter() - started)
 
 
-def measure_learning(plan: Plan) -> dict[str, object]:
-    """Rounds with real training, and their replay."""
+def measure_learning(plan: Plan) -> tuple[dict[str, object], Bar | None]:
+    """Rounds with real training, and their replay; no bar where others used the machine or the spread crosses it."""
     with tempfile.TemporaryDirectory(prefix="chainfl-bench-") as place:
         home = Path(place)
-        source = write_data(home / "data.npz", plan.samples)
-        rounds, steps = play_on_chain(home, plan)
+        source = write_people(home / "data.npz", plan)
+        played = play_on_chain(home, plan)
         computed = time.process_time()
         replayed = play_again(home)
         computed = time.process_time() - computed
 
     # The middle one of each: a machine's speed differs from minute to minute, and a round takes half of one.
-    chain = median(one.seconds for one in rounds)
-    memory = median(replayed)
+    chain, memory = Samples(), Samples()
+    for line in played.rounds:
+        chain.add(Sample(line.seconds, line.foreign))
+    for one in replayed:
+        memory.add(one)
+    made, told = judged("round.over_replay", chain, memory, "<=", MOST_OVER_REPLAY)
     return {
         **asdict(plan),
         "data": source,
-        "participants": PARTICIPANTS,
-        "rounds_on_chain": [_plain(one) for one in rounds],
-        "rounds_in_memory": [round(seconds, 3) for seconds in replayed],
-        "over_replay": round(chain / memory, 4),
-        "cpu_over_replay": round(sum(one.cpu_seconds for one in rounds) / computed, 4),
-        "node_steps": summed(steps),
-    }
+        "rounds_on_chain": [_plain(one) for one in played.rounds],
+        "rounds_in_memory": [round(one.seconds, 3) for one in replayed],
+        "over_replay": told,
+        "cpu_over_replay": round(sum(one.cpu_seconds for one in played.rounds) / computed, 4),
+        "node_steps": summed(played.steps),
+    }, made
 
 
 def measure_bare(plan: Plan) -> dict[str, object]:
     """Rounds without learning."""
     with tempfile.TemporaryDirectory(prefix="chainfl-bench-") as place:
-        write_data(Path(place) / "data.npz", plan.samples)
-        rounds, steps = play_on_chain(Path(place), plan)
+        write_people(Path(place) / "data.npz", plan)
+        played = play_on_chain(Path(place), plan)
     return {
         **asdict(plan),
-        "participants": PARTICIPANTS,
-        "rounds_on_chain": [_plain(one) for one in rounds],
-        "median_seconds": round(median(one.seconds for one in rounds), 3),
-        "node_steps": summed(steps),
+        "rounds_on_chain": [_plain(one) for one in played.rounds],
+        "median_seconds": round(median(one.seconds for one in played.rounds), 3),
+        "node_steps": summed(played.steps),
     }
 
 
-def write_data(path: Path, samples: int) -> str:
+def write_people(path: Path, plan: Plan) -> str:
     """Everybody's samples in one file that names their owners; answers where they are from."""
-    own = samples + round(samples * HELD_OUT / SAMPLES)
+    own = plan.samples + round(plan.samples * HELD_OUT / SAMPLES)
     rng = np.random.default_rng(SEED)
     try:
         data = load("mnist", os.environ.get("CHAINFL_DATA"))
@@ -181,9 +204,9 @@ def write_data(path: Path, samples: int) -> str:
         overlap = True
 
     if overlap:
-        rows = np.concatenate([rng.permutation(len(data.y))[:own] for _ in range(PARTICIPANTS)])
+        rows = np.concatenate([rng.permutation(len(data.y))[:own] for _ in range(plan.people)])
     else:
-        rows = rng.permutation(len(data.y))[: own * PARTICIPANTS]
+        rows = rng.permutation(len(data.y))[: own * plan.people]
 
     np.savez(
         path,
@@ -191,7 +214,7 @@ def write_data(path: Path, samples: int) -> str:
         y=data.y[rows],
         x_test=data.x_test[:100],
         y_test=data.y_test[:100],
-        client=np.repeat(np.arange(PARTICIPANTS), own),
+        client=np.repeat(np.arange(plan.people), own),
     )
     return f"{data.name}, {'drawn with overlap' if overlap else 'no sample twice'}"
 
@@ -199,13 +222,17 @@ def write_data(path: Path, samples: int) -> str:
 # On a chain
 
 
-def play_on_chain(home: Path, plan: Plan) -> tuple[list[Timeline], list[Mapping[str, object]]]:
-    """Rounds with one process per participant; when each phase was, and every step that a node took."""
-    people = [Person(f"p{number:02}") for number in range(1, PARTICIPANTS + 1)]
+def play_on_chain(home: Path, plan: Plan, *, audited: bool = False) -> Played:
+    """Rounds with one process per participant; `audited` redoes each of them afterwards.
+
+    Raises:
+        LedgerError: an audit finds something wrong.
+    """
+    people = [Person(f"p{number:02}") for number in range(1, plan.people + 1)]
     terms = Terms(
         rounds=plan.rounds,
-        committee_size=COMMITTEE,
-        min_updates=PARTICIPANTS - COMMITTEE - 1,
+        committee_size=plan.committee,
+        min_updates=plan.people - plan.committee - 1,
         escrow=plan.rounds * ETHER // 5,
         train_seconds=3_600,
         reveal_seconds=300,
@@ -214,7 +241,8 @@ def play_on_chain(home: Path, plan: Plan) -> tuple[list[Timeline], list[Mapping[
         propose_seconds=300,
         challenge_seconds=WINDOW,
         model="mnist-cnn",
-        learning_rate=0.05,
+        learning_rate=plan.rate,
+        batch=plan.batch,
         local_epochs=plan.epochs,
     )
 
@@ -224,15 +252,31 @@ def play_on_chain(home: Path, plan: Plan) -> tuple[list[Timeline], list[Mapping[
         keys = make_keys(home, ["sponsor", *(person.name for person in people)])
         created = open_task(net, w3, keys, people, terms, narrate)
         for number, person in enumerate(people):
-            start_node(net, person, number, PARTICIPANTS, "client", SEED, more | {"json-logs": True})
+            start_node(net, person, number, plan.people, "client", SEED, more | {"json-logs": True})
 
         reader = TaskReader(w3, created.address, net.chain_id, created.block)
         enrol(net, w3, keys, people)
         rounds = list(follow(net.rpc_url, reader, plan.rounds, list(net.processes.values())))
-        trace = trace_task(reader, DirectoryStore(home / "store"))
+        store = DirectoryStore(home / "store")
+        trace = trace_task(reader, store)
+        audits = [audit_seconds(reader, store, line.number) for line in rounds] if audited else []
 
     (home / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
-    return rounds, [step for person in people for step in steps_of(home / "logs" / f"{person.name}.log")]
+    steps = [step for person in people for step in steps_of(home / "logs" / f"{person.name}.log")]
+    return Played(rounds, steps, audits)
+
+
+def audit_seconds(reader: TaskReader, store: BlobStore, number: int) -> float:
+    """What redoing a round from chain and blobs takes.
+
+    Raises:
+        LedgerError: it finds something wrong.
+    """
+    started = time.perf_counter()
+    for one in audit(reader, store, number):
+        if one.verdict is not Verdict.OK:
+            raise LedgerError(f"round {number}: the audit finds {one.verdict.value}")
+    return time.perf_counter() - started
 
 
 @contextmanager
@@ -265,16 +309,20 @@ def follow(url: str, reader: TaskReader, rounds: int, pids: Sequence[int]) -> It
     """Stamp the task's events as they come, and yield each round when it has ended."""
     told = 0
     line = Timeline(0, 0.0)
+    busy = own = 0.0
     for _ in new_blocks(url, LONGEST):
         reader.refresh()
         now = time.time()
         for event in (logged.event for logged in reader.log[told:]):
             if isinstance(event, events.DrawOpened):
                 line = Timeline(event.round, now, {"draw": now}, cpu_opened=cpu_of(pids))
+                busy, own = busy_seconds(), line.cpu_opened + time.process_time()
             elif isinstance(event, events.PhaseEntered):
                 line.entered[event.phase.name.lower()] = now
                 if event.phase is Phase.CHALLENGE:
                     line.deadline, line.cpu_proposed = event.deadline, cpu_of(pids)
+                    foreign = busy_seconds() - busy - (line.cpu_proposed + time.process_time() - own)
+                    line.foreign = max(0.0, foreign) / ((now - line.opened) * (os.cpu_count() or 1))
             elif isinstance(event, events.RoundEnded):
                 line.ended = now
                 narrate(
@@ -332,8 +380,8 @@ def _summed(taken: Sequence[Mapping[str, object]]) -> dict[str, object]:
 # In memory
 
 
-def play_again(home: Path) -> list[float]:
-    """Seconds of each round in the simulator, its preparation not counted."""
+def play_again(home: Path) -> list[Sample]:
+    """Each round in the simulator, its preparation not counted."""
     told = read_trace(home / "trace.json")
 
     described = {
@@ -342,23 +390,26 @@ def play_again(home: Path) -> list[float]:
         )
         for number in range(PARTICIPANTS)
     }
-    prepared = _timed(lambda: list(replay(replace(told, rounds=[]), described)))
-    seconds = []
-    started = time.perf_counter()
-    for one in replay(told, described):
-        if not one.same:
-            raise LedgerError(f"round {one.round}: the replay gives another model than the chain")
-        seconds.append(time.perf_counter() - started)
-        narrate(f"round {one.round} in memory: {seconds[-1]:.2f} s")
-        started = time.perf_counter()
-    seconds[0] -= prepared
-    return seconds
+    _, prepared = _timed_answer(lambda: list(replay(replace(told, rounds=[]), described)))
+    replayed = replay(told, described)
+    found = []
+    for number in range(1, len(told.rounds) + 1):
+
+        def turn(number: int = number) -> float:
+            one, seconds = _timed_answer(lambda: next(replayed))
+            if not one.same:
+                raise LedgerError(f"round {one.round}: the replay gives another model than the chain")
+            return seconds - prepared if number == 1 else seconds
+
+        found.append(sample(turn, []))
+        narrate(f"round {number} in memory: {found[-1].seconds:.2f} s")
+    return found
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _timed_answer(work: Callable[[], T]) -> tuple[T, float]:
     started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    answer = work()
+    return answer, time.perf_counter() - started
 
 
 # For people
@@ -373,6 +424,8 @@ def table(found: Report) -> str:
             lines.append(f"{name} round {one['round']}: {one['seconds']:.2f} s ({_spans(one['phases'])})")
         for number, seconds in enumerate(part.get("rounds_in_memory", ()), 1):
             lines.append(f"{name} round {number} in memory: {seconds:.2f} s")
+        if "over_replay" in part:
+            lines += told_lines([part["over_replay"]])
         lines.append(f"{'step':16}{'count':>6}{'mean s':>10}{'longest':>10}  mean seconds by cause")
         for kind, step in part["node_steps"].items():
             numbers = f"{step['count']:6}{step['mean_seconds']:10.2f}{step['longest_seconds']:10.2f}"

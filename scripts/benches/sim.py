@@ -4,14 +4,13 @@ Workload B: 50 of 1,000 clients a round, 50 samples each, batches of 10, one epo
 MNIST CNN. Contenders play rounds in turn, one after the other; a turn during which others used the machine is thrown
 away and counted. Ours is the whole round: draw, training, encoding, scores of a committee of three, shares, model.
 Populations: a round with 20 workers of 100,000 participants against the same of 1,000, and what setting them up costs.
+Memory: two rounds of the MNIST CNN with 128 of 1,000 clients, ours under rule mean, and pfl's.
 """
 
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,13 +18,17 @@ import numpy as np
 
 from chainfl.report import Bar, Report, bar, narrate, report
 from scripts.benches._command import bench_parser, plain_table, show
-from scripts.benches._peers import ROOT, Peer, peer_python
-from scripts.benches._quiet import Samples, judged, sample
+from scripts.benches._memory import watching
+from scripts.benches._peers import start
+from scripts.benches._pfl import pfl_commands
+from scripts.benches._quiet import Samples, judged
+from scripts.benches._turns import take_turns
 
 SEED = 7
-REQUIREMENTS = ("pfl==0.6.0",)
 CLIENTS, EACH, DRAWN, BATCH, RATE = 1_000, 50, 50, 10, 0.1
 CROWD, FEW, WORKERS = 100_000, 1_000, 20
+MANY = 128
+"""Clients of the round whose memory is looked at."""
 MOST_SECONDS, MOST_MB = 10.0, 1_000.0
 
 OURS = """
@@ -34,9 +37,9 @@ from chainfl.learning.recipe import Recipe
 from chainfl.sim.experiment import Experiment
 from chainfl.sim.run import play
 from chainfl.sim.simulation import set_up
-data, model, people, drawn, batch, rate = sys.argv[1:]
+data, model, people, drawn, batch, rate, rule = sys.argv[1:]
 experiment = Experiment(dataset="npz:" + data, model=model, participants=int(people), committee=3, rounds=10_000,
-    max_updates=int(drawn), recipe=Recipe(float(rate), int(batch), 1), stakes="equal", test_samples=1)
+    max_updates=int(drawn), recipe=Recipe(float(rate), int(batch), 1), stakes="equal", test_samples=1, rule=rule)
 started = time.process_time()
 rounds = play(set_up(experiment), [])
 ready = time.process_time() - started
@@ -69,72 +72,6 @@ for line in sys.stdin:
 processes.end()
 """
 
-PFL = """
-import json, os, sys, time
-import numpy as np
-import torch
-from pfl.aggregate.simulate import SimulatedBackend
-from pfl.algorithm.base import NNAlgorithmParams
-from pfl.algorithm.federated_averaging import FederatedAveraging
-from pfl.callback.base import TrainingProcessCallback
-from pfl.data.dataset import Dataset
-from pfl.data.federated_dataset import FederatedDataset
-from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
-from pfl.metrics import Metrics, Weighted
-from pfl.model.pytorch import PyTorchModel
-from torch import nn
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # what pfl prints is no answer
-torch.set_num_threads(1)
-torch.manual_seed(0)
-data, model, drawn, each, batch, rate = sys.argv[1:]
-held, drawn, each, used = np.load(data), int(drawn), int(each), int(each) * 9 // 10
-x, y = held["x"].astype(np.float32)[:, None] / 255, held["y"]
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        dense = [nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10)]
-        convolved = [nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 10)]
-        self.net = nn.Sequential(*(dense if "mlp" in model else convolved))
-    def forward(self, x):
-        return self.net(x)
-    def loss(self, x, y, eval=False):
-        return nn.functional.cross_entropy(self(x), y)
-    @torch.no_grad()
-    def metrics(self, x, y, eval=False):
-        return {"loss": Weighted(float(self.loss(x, y)) * len(y), len(y))}
-
-class Turns(TrainingProcessCallback):
-    def on_train_begin(self, *, model):
-        self.wait()
-        return Metrics()
-    def wait(self):
-        if os.environ.get("RANK", "0") == "0" and not sys.stdin.readline():
-            os._exit(0)
-        self.started = time.perf_counter()
-    def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        if os.environ.get("RANK", "0") == "0":
-            print(json.dumps({"answer": {"seconds": time.perf_counter() - self.started}}), file=answers, flush=True)
-        self.wait()
-        return False, Metrics()
-
-def client(k):
-    at = slice(k * each, k * each + used)
-    return Dataset(raw_data=[torch.from_numpy(x[at]), torch.from_numpy(y[at])], user_id=str(k))
-
-rng, net = np.random.default_rng(1), Net()
-users = FederatedDataset(client, lambda: int(rng.integers(len(y) // each)))
-learned = PyTorchModel(net, torch.optim.SGD, torch.optim.SGD(net.parameters(), 1.0))
-FederatedAveraging().run(
-    NNAlgorithmParams(central_num_iterations=10_000, evaluation_frequency=10**9, train_cohort_size=drawn,
-        val_cohort_size=None),
-    SimulatedBackend(training_data=users, val_data=None, postprocessors=[]), learned,
-    NNTrainHyperParams(local_num_epochs=1, local_learning_rate=float(rate), local_batch_size=int(batch)),
-    NNEvalHyperParams(local_batch_size=None), callbacks=[Turns()])
-"""
-
 
 def main(argv: list[str]) -> int:
     """Measure, print a table for people or one JSON object for machines, and end 0 when no bar is missed."""
@@ -161,6 +98,8 @@ def measure(*, turns: int, quick: bool) -> Report:
             ]
         crowd = CROWD // 20 if quick else CROWD
         metrics["population"] = population(Path(folder), crowd, turns, bars)
+        if not quick:
+            metrics["memory"] = memory(Path(folder), bars)
     return report("bench-sim", metrics, bars, seed=SEED, seconds=time.perf_counter() - started)
 
 
@@ -185,19 +124,11 @@ def _ratio(bars: list[Bar], name: str, above: Samples, below: Samples, limit: fl
 def workload(folder: Path, model: str, turns: int) -> dict[str, Samples]:
     """Rounds of every contender in turn, after two that warm up."""
     data = write_data(folder / "clients.npz", CLIENTS * EACH)
-    python = peer_python("pfl", REQUIREMENTS)
     sizes = [str(value) for value in (DRAWN, EACH, BATCH, RATE)]
-
-    torchrun = [str(python), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = folder / "contender.py"
-    script.write_text(PFL)
-    ours = [str(data), model, str(CLIENTS), str(DRAWN), str(BATCH), str(RATE)]
-
     commands = {
-        "chainfl": [sys.executable, "-u", "-c", OURS, *ours],
+        "chainfl": our_command(data, model, CLIENTS, DRAWN),
         "bare": [sys.executable, "-u", "-c", BARE, str(data), model, *sizes],
-        "pfl, one process": [str(python), "-u", str(script), str(data), model, *sizes],
-        "pfl, two processes": [*torchrun, str(script), str(data), model, *sizes],
+        **pfl_commands(folder, _to_pfl(data, model, DRAWN)),
     }
 
     with ExitStack() as stack:
@@ -205,35 +136,14 @@ def workload(folder: Path, model: str, turns: int) -> dict[str, Samples]:
         return take_turns(peers, turns)
 
 
-def take_turns(peers: Mapping[str, Peer], turns: int) -> dict[str, Samples]:
-    """A round of each, again and again; the first two are not counted."""
-    found = {name: Samples() for name in peers}
-    for turn in range(turns + 2):
-        for name, peer in peers.items():
-            one = sample(_round_of(peer), [peer.process.pid])
-            if turn >= 2:
-                found[name].add(one)
-        narrate(f"turn {turn + 1} of {turns + 2}")
-    return found
-
-
-def _round_of(peer: Peer) -> Callable[[], float]:
-    return lambda: float(peer.ask()["seconds"])
-
-
 def population(folder: Path, crowd: int, turns: int, bars: list[Bar]) -> dict[str, object]:
     """A round of few and of many participants in turn, and what setting up the many costs."""
     data = write_data(folder / "crowd.npz", 2 * crowd)
     few = write_data(folder / "few.npz", 2 * FEW)
-    more = ["mnist-mlp-small", str(WORKERS), str(BATCH), str(RATE)]
-
-    def command(path: Path, people: int) -> list[str]:
-        return [sys.executable, "-u", "-c", OURS, str(path), more[0], str(people), *more[1:]]
-
     with ExitStack() as stack:
         peers = {
-            "few": stack.enter_context(start(command(few, FEW))),
-            "many": stack.enter_context(start(command(data, crowd))),
+            "few": stack.enter_context(start(our_command(few, "mnist-mlp-small", FEW, WORKERS))),
+            "many": stack.enter_context(start(our_command(data, "mnist-mlp-small", crowd, WORKERS))),
         }
         found = take_turns(peers, turns)
         cost = peers["many"].ask()
@@ -245,6 +155,38 @@ def population(folder: Path, crowd: int, turns: int, bars: list[Bar]) -> dict[st
     return {"participants": crowd, **{name: each.plain() for name, each in found.items()}, "ratio": ratio}
 
 
+def memory(folder: Path, bars: list[Bar]) -> dict[str, object]:
+    """The most that each holds in two rounds of many clients of the large network."""
+    data = write_data(folder / "clients.npz", CLIENTS * EACH)
+    commands = {
+        "chainfl": our_command(data, "mnist-cnn", CLIENTS, MANY, "mean"),
+        **pfl_commands(folder, _to_pfl(data, "mnist-cnn", MANY)),
+    }
+
+    peaks = {}
+    for name, command in commands.items():
+        with start(command) as peer, watching(peer.process.pid) as peak:
+            for _ in range(2):
+                peer.ask()
+        peaks[name] = round(peak.mb)
+        narrate(f"{name}: {peak.mb:.0f} MB with {MANY} clients a round")
+
+    least = min(mb for name, mb in peaks.items() if name != "chainfl")
+    bars.append(bar("sim.memory_over_pfl", round(peaks["chainfl"] / least, 3), "<=", 1.0))
+    return {"clients": MANY, "mb": peaks}
+
+
+def our_command(data: Path, model: str, people: int, drawn: int, rule: str = "softmax") -> list[str]:
+    """The simulator, a round for each line."""
+    numbers = [str(value) for value in (people, drawn, BATCH, RATE)]
+    return [sys.executable, "-u", "-c", OURS, str(data), model, *numbers, rule]
+
+
+def _to_pfl(data: Path, model: str, drawn: int) -> list[str]:
+    """What pfl is told: a tenth of each client's samples is not trained on, as it is held out with us."""
+    return [str(data), model, *(str(value) for value in (drawn, EACH, EACH * 9 // 10, BATCH, RATE))]
+
+
 def write_data(path: Path, count: int) -> Path:
     """Random pictures: what is learned does not matter here."""
     rng = np.random.default_rng(SEED)
@@ -252,19 +194,6 @@ def write_data(path: Path, count: int) -> Path:
     y = rng.integers(0, 10, count)
     np.savez(path, x=x, y=y, x_test=x[:10], y_test=y[:10])
     return path
-
-
-def start(command: list[str]) -> Peer:
-    """A contender that answers a line for each round it is asked for."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-    )
-    return Peer(process)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from scripts.benches._quiet import Sample, Samples, judged, own_seconds, sample
+from scripts.benches._memory import tree_pss, watching
+from scripts.benches._quiet import Sample, Samples, judged, own_seconds, sample, told_lines, watched
 
 
 def samples(*seconds: float) -> Samples:
@@ -18,7 +19,14 @@ def test_a_disturbed_turn_is_counted_and_thrown_away() -> None:
 
     found.add(Sample(90.0, 0.5))
 
-    assert found.plain() == {"median": 2.0, "low": 1.5, "high": 2.5, "kept": 3, "disturbed": 1}
+    assert found.plain() == {
+        "median": 2.0,
+        "low": 1.5,
+        "high": 2.5,
+        "kept": 3,
+        "disturbed": 1,
+        "disturbed_median": 90.0,
+    }
 
 
 def test_a_ratio_clear_of_its_limit_is_a_bar() -> None:
@@ -44,6 +52,47 @@ def test_without_a_quiet_turn_nothing_is_decided() -> None:
 
     assert made is None
     assert told["why"] == "every turn was disturbed"
+
+
+def test_a_turn_says_what_it_likes_and_may_start_the_process_that_it_watches() -> None:
+    pids: list[int] = []
+
+    def turn() -> str:
+        with subprocess.Popen([sys.executable, "-c", "sum(range(20_000_000))"]) as other:
+            pids.append(other.pid)
+        return "done"
+
+    answer, foreign = watched(turn, pids)
+
+    assert answer == "done"
+    assert 0 <= foreign <= 1.5
+
+
+def test_lines_for_people_name_verdict_value_spread_and_limit() -> None:
+    _, decided_ = judged("x", samples(4.0, 4.1, 4.2), samples(1.0, 1.0, 1.0), ">=", 2.0)
+    _, undecided = judged("y", Samples(), samples(1.0), ">=", 2.0)
+
+    assert told_lines([decided_, undecided]) == [
+        f"ok         {'x':<32} 4.10 (4.05 to 4.15), limit 2",
+        f"undecided  {'y':<32} every turn was disturbed",
+    ]
+
+
+def test_memory_is_that_of_a_process_and_its_children() -> None:
+    child = "x = bytearray(60 << 20); print('there', flush=True); input()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        with watching(other.pid) as peak:
+            other.stdout.readline()
+        largest = tree_pss(other.pid) / 2**20
+        other.stdin.close()
+
+    assert 60 < largest < 200
+    assert 0 < peak.mb <= largest + 1
 
 
 def test_what_a_contender_computes_is_its_own_and_not_that_of_others() -> None:
