@@ -101,9 +101,17 @@ def judged(
 ) -> tuple[Bar | None, Mapping[str, object]]:
     """The ratio of two medians as a bar, with its spread; no bar where the spread crosses the limit."""
     if not above.kept or not below.kept:
-        return None, {"id": name, "verdict": "undecided", "why": "every turn was disturbed"}
+        return None, {"id": name, "verdict": "undecided", "why": _without_quiet_turns(above, below)}
 
     return decided(name, *ratio_of(above, below), op, limit)
+
+
+def _without_quiet_turns(above: Samples, below: Samples) -> str:
+    """What the disturbed turns would have said, which is no verdict."""
+    if not above.disturbed or not below.disturbed:
+        return "every turn was disturbed"
+    ratio = median(above.disturbed) / median(below.disturbed)
+    return f"every turn was disturbed; those say {ratio:.2f}"
 
 
 def ratio_of(above: Samples, below: Samples) -> tuple[float, float, float]:
