@@ -353,7 +353,7 @@ def ratios_of(
     ]
     if apart:
         found.append(judged("flower.bare_ratio", apart["train"], apart["bare"], "<=", 1.1))
-        found.append(judged("flower.scoring_ratio", apart["plain scoring"], apart["scoring"], ">=", 2.5))
+        found.append(judged("flower.scoring_ratio", apart["plain scoring"], apart["scoring"], ">=", 3.0))
     if chain is not None:
         found.append(judged("flower.chain_over_flower", chain, seen["flower"].warm, "<=", 1.2))
     return found

@@ -18,11 +18,11 @@ from chainfl.learning.selfcheck import MODEL, check_device
 META = torch.device("meta")
 
 
-class Transfers(TorchDispatchMode):
+class Transfers(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations whose tensors lie on two devices, and their bytes."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sizes: list[int] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
