@@ -27,11 +27,11 @@ from chainfl.learning.datasets import load
 from chainfl.report import Bar, Report, bar, narrate, report
 from scripts.benches._command import bench_parser, show
 from scripts.benches._memory import watching
+from scripts.benches._on_chain import Plan, Played, play_on_chain, write_people
 from scripts.benches._peers import Peer, peer_python, start, with_ours
 from scripts.benches._pfl import pfl_commands
 from scripts.benches._quiet import Sample, Samples, judged, sample, told_lines
 from scripts.benches._turns import take_turns
-from scripts.benches.round import Plan, Played, play_on_chain, write_people
 
 CLIENTS, SAMPLES, BATCH, RATE, SEED = 20, 300, 32, 0.01, 7
 COMMITTEE = 3
