@@ -212,11 +212,19 @@ def attested_shares(task: Task, included: Sequence[Vector]) -> tuple[int, ...]:
 
 def _varsel_shares(task: Task, distances_KK: Matrix) -> tuple[int, ...]:
     """Internal updates are those of the committee."""
-    counted = task.round.decided.included
-    internals_K = list(compress(internal_updates(task.round), counted))
-    weights_K = varsel_weights(distances_KK, internals_K, task.config.budget)
-    parts = iter(varsel_shares(weights_K, internals_K))
-    return (0, *(next(parts) if counts else 0 for counts in counted))
+    internals_K = included_internals(task)
+    return shares_by_weights(task, varsel_weights(distances_KK, internals_K, task.config.budget))
+
+
+def included_internals(task: Task) -> list[bool]:
+    """Which of the included updates are internal."""
+    return list(compress(internal_updates(task.round), task.round.decided.included))
+
+
+def shares_by_weights(task: Task, weights_K: Sequence[int]) -> tuple[int, ...]:
+    """VaRSeL's shares of the head and all revealed updates, from the weights of the included ones."""
+    parts = iter(varsel_shares(weights_K, included_internals(task)))
+    return (0, *(next(parts) if counts else 0 for counts in task.round.decided.included))
 
 
 def block_record(store: BlobStore, task: Task, miner: bytes, model: Cid, shares: Sequence[int]) -> BlockNode:

@@ -25,7 +25,7 @@ HOME = Path(".chainfl") / "demo"
 @click.option(
     "--rule",
     help="Aggregation rule, such as fedrob:b=1,alpha=0.9.",
-    show_default="softmax; the selfish story has its own",
+    show_default="softmax; softmax:beta=20 in the selfish story, which also knows varsel",
 )
 @click.option(
     "--rounds",
@@ -62,6 +62,7 @@ def demo(story: str, rule: str | None, rounds: int, home: Path | None, keep: boo
         "stake_wei": {name: str(wei) for name, wei in result.stake.items()},
         "audit": {str(number): verdict for number, verdict in result.audit.items()},
         "convicted": result.convicted,
+        "refused": result.refused,
         "test_accuracy": result.accuracy,
         "comparison": result.comparison,
         "dashboard": result.dashboard or None,

@@ -39,15 +39,17 @@ from chainfl.errors import InputError, LedgerError
 from chainfl.execution import floats, head_model
 from chainfl.protocol.events import LieProven, RoundEnded
 from chainfl.protocol.state import Task
+from chainfl.protocol.terms import parse_rule
 from chainfl.protocol.views import earnings
 from chainfl.store.directory import DirectoryStore
-from chainfl.types import OnProgress
+from chainfl.types import OnProgress, Rule
 from chainfl.workflows.audit import AuditedRound, audit, trace_task
 
 OPEN, SELFISH = "open", "selfish"
 """Whoever has stake judges; or a stakeholder's own clients do (docs/selfish.md)."""
 STORIES = (OPEN, SELFISH)
 INTERNAL_MARK = "^"
+SELFISH_RULES = (Rule.SOFTMAX, Rule.VARSEL)
 SECONDS_PER_ROUND = 120
 
 
@@ -63,6 +65,8 @@ class DemoResult:
     audit: dict[int, str] = field(default_factory=dict)
     accuracy: float = 0.0
     convicted: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Who proposed what the committee did not attest, though no proof convicts it: wrong weights."""
     comparison: dict[str, list[float]] = field(default_factory=dict)
     """Accuracies of other methods on the same data, where the story compares them."""
     home: str = ""
@@ -70,8 +74,9 @@ class DemoResult:
 
     @property
     def ok(self) -> bool:
-        """All rounds played to the end, the lie was proven, and every audit agrees."""
-        return bool(self.convicted) and bool(self.audit) and set(self.audit.values()) == {Verdict.OK.value}
+        """All rounds played to the end, the lie was proven or got no quorum, and every audit agrees."""
+        is_caught = bool(self.convicted or self.refused)
+        return is_caught and bool(self.audit) and set(self.audit.values()) == {Verdict.OK.value}
 
 
 def run_demo(
@@ -86,11 +91,11 @@ def run_demo(
     """Play `rounds` rounds and one more, in which the miner lies; with `keep` the chain stays up, with a dashboard.
 
     Raises:
-        InputError: the story has a rule of its own, and another was given.
+        InputError: the story knows other rules.
     """
-    if story == SELFISH and rule is not None:
+    if story == SELFISH and rule is not None and parse_rule(rule)[0] not in SELFISH_RULES:
         raise InputError(
-            "--story selfish has a rule of its own, which its internals judge by: leave out --rule"
+            "--story selfish is played by softmax or varsel: give one of them with its values, or leave out --rule"
         )
     folder = home.resolve() if home is not None else Path(tempfile.mkdtemp(prefix="chainfl-demo-"))
     clear(folder)
@@ -124,7 +129,7 @@ def _cast(story: str, rule: str | None, folder: Path, rounds: int) -> Cast:
 
     from chainfl.devnet.selfish import selfish_cast
 
-    return selfish_cast(folder, rounds)
+    return selfish_cast(folder, rounds, rule)
 
 
 def _play(net: Devnet, cast: Cast, on_progress: OnProgress) -> DemoResult:
@@ -162,6 +167,7 @@ def _play(net: Devnet, cast: Cast, on_progress: OnProgress) -> DemoResult:
 
     result = DemoResult([asdict(facts) for facts in story.rounds], terms.rule, home=net.home)
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
+    result.refused = [name for facts in story.rounds for name in facts.refused]
     _sum_up(net, w3, reader, names, result, on_progress)
     _write_replay(home, reader, cast)
     if cast.internals:

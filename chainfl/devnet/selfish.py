@@ -58,10 +58,14 @@ def experiment_of(rounds: int, seed: int, method: str = RULE) -> Selfish:
 
 
 def deal(seed: int) -> Dataset:
+    """The story's samples."""
+    return deal_of(experiment_of(1, seed))
+
+
+def deal_of(experiment: Selfish, data: str | None = None) -> Dataset:
     """Everybody's samples as one data set that names their owners; poisoned labels are poisoned in it."""
-    experiment = experiment_of(1, seed)
-    clients = set_up_selfish(experiment).clients
-    whole = load(experiment.dataset)
+    clients = set_up_selfish(experiment, data).clients
+    whole = load(experiment.dataset, data)
     return Dataset(
         "selfish-story",
         np.concatenate([each.x[each.rows] for each in clients]),
@@ -73,11 +77,29 @@ def deal(seed: int) -> Dataset:
     )
 
 
-def selfish_cast(folder: Path, rounds: int) -> Cast:
+def selfish_cast(folder: Path, rounds: int, rule: str | None = None) -> Cast:
     """Writes the data down and says who has which part; the last round's first proposer is set to lie."""
     seed = DEALS[0]
     dealt = deal(seed)
-    file = folder / "digits.npz"
+    file = write_deal(dealt, folder / "digits.npz")
+    described = {
+        name: ReplayParticipant(
+            number, len(NAMES), "natural", seed, master_seed=seed, dataset=f"npz:{file.resolve()}"
+        )
+        for number, name in enumerate(NAMES)
+    }
+    people = [Person(name, STAKE, lie_in_round=rounds) for name in NAMES]
+    return Cast(
+        people,
+        selfish_terms(rounds, seed, rule or RULE),
+        described,
+        frozenset(POISONING),
+        frozenset(INTERNALS),
+    )
+
+
+def write_deal(dealt: Dataset, file: Path) -> Path:
+    """The samples as a data set of one's own, `npz:FILE`, whose natural parts are the participants'."""
     np.savez_compressed(
         file,
         x=dealt.x,
@@ -86,20 +108,13 @@ def selfish_cast(folder: Path, rounds: int) -> Cast:
         y_test=dealt.y_test,
         client=dealt.groups["client"],
     )
-    described = {
-        name: ReplayParticipant(
-            number, len(NAMES), "natural", seed, master_seed=seed, dataset=f"npz:{file.resolve()}"
-        )
-        for number, name in enumerate(NAMES)
-    }
-    people = [Person(name, STAKE, lie_in_round=rounds) for name in NAMES]
-    return Cast(people, selfish_terms(rounds, seed), described, frozenset(POISONING), frozenset(INTERNALS))
+    return file
 
 
-def selfish_terms(rounds: int, seed: int) -> Terms:
+def selfish_terms(rounds: int, seed: int, rule: str) -> Terms:
     """Every round waits for everybody: all hand in an update but the outsider who proposes."""
     return Terms(
-        rule=RULE,
+        rule=rule,
         rounds=rounds,
         escrow=rounds * ETHER // 5,
         model=experiment_of(rounds, seed).model,

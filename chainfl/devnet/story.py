@@ -41,6 +41,8 @@ class RoundSummary:
     attested: list[int] = field(default_factory=list)
     """Of each attempt, how many validators attested its model."""
     finders: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Proposers whose proposals found no majority, and were no lie that somebody proved."""
     convicted: list[str] = field(default_factory=list)
     paid: dict[str, int] = field(default_factory=dict)
     model_root: str = ""
@@ -115,11 +117,18 @@ class Story:
         if losses:
             self._say("losses", "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items()))
 
-    def _tell_quorum(self) -> None:
+    def _note_refused(self) -> None:
+        """A next proposer's turn after a proposal that nobody proved wrong: the votes were against it."""
+        facts = self.rounds[-1]
+        if len(facts.attested) > len(facts.finders) + len(facts.refused):
+            facts.refused.append(facts.miner)
+            self._tell_quorum("what was proposed")
+
+    def _tell_quorum(self, what: str = "the wrong model") -> None:
         facts = self.rounds[-1]
         attested, size = facts.attested[-1], len(facts.committee)
         missed = "" if 2 * attested > size else ", no quorum"
-        self._say("quorum", f"{attested} of {size} attested the wrong model{missed}")
+        self._say("quorum", f"{attested} of {size} attested {what}{missed}")
 
     def _tell_shares(self, event: events.Tallied) -> None:
         facts = self.rounds[-1]
@@ -144,6 +153,8 @@ class Story:
             self.rounds[-1].attested.append(0)
         elif isinstance(event, events.Voted):
             self.rounds[-1].attested[-1] += event.attests
+        elif isinstance(event, events.PhaseEntered) and event.phase is Phase.PROPOSE:
+            self._note_refused()
         elif isinstance(event, events.LieProven):
             self.rounds[-1].finders.append(self.name_of(event.finder))
         elif isinstance(event, events.Convicted):

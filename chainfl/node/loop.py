@@ -253,7 +253,7 @@ def _take_turn(
     node: Node, task: Task, duty: Duty, turn_order: TurnOrder, shown: Status, clock: Clock
 ) -> bool:
     me = node.participant
-    step = next_step(me, task, node.ledger.now(), duty, node.alter(task.round.number, task.round.attempt))
+    step = next_step(me, task, node.ledger.now(), duty, node.alter(task))
     if step is None:
         return False
 

@@ -69,7 +69,8 @@ class NodeSettings(BaseSettings):
     )
     attack: str | None = Field(None, description="misbehave, for demonstrations: label-flip")
     lie_in_round: int | None = Field(
-        None, description="as first proposer of this round, propose a wrong model (for demonstrations)"
+        None,
+        description="as first proposer of this round propose a wrong model (varsel: wrong weights), for demonstrations",
     )
     max_parameters: int = Field(
         DEFAULT_LIMITS.parameters, description="take no part in a task whose models have more parameters"

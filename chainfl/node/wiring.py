@@ -16,6 +16,7 @@ from chainfl.codec.cid import Cid
 from chainfl.codec.manifest import AnyManifest
 from chainfl.codec.vector import Vector
 from chainfl.errors import InputError, VerificationError
+from chainfl.execution import included_internals, shares_by_weights
 from chainfl.limits import DEFAULT_LIMITS, Limits, check_size
 from chainfl.node.journal import SqliteJournal
 from chainfl.node.privacy import NOTE, private
@@ -26,11 +27,13 @@ from chainfl.ports import BlobStore, Ledger, Trainer
 from chainfl.protocol.admission import Admission
 from chainfl.protocol.errors import NotOperatorError, OperatorInUseError, StakeTooLowError
 from chainfl.protocol.state import Task
-from chainfl.roles.miner import Alter
+from chainfl.protocol.varsel import WHOLE
+from chainfl.roles.miner import Alter, Reweigh
 from chainfl.roles.participant import Participant
 from chainfl.store.address import open_store
 from chainfl.store.pin_book import SqlitePinBook
 from chainfl.store.pins import RecordingStore
+from chainfl.types import Rule
 from chainfl.workflows.admission import find_admission
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class Node:
 
     participant: Participant
     ledger: ChainLedger
-    alter: Callable[[int, int], Alter | None]
+    alter: Callable[[Task], Alter | None]
     let_go: Callable[[Task], int] = lambda _: 0
     """Unpins what no later round needs; answers how many pins went."""
     record: Callable[[int, Mapping[str, object]], None] = lambda _round, _facts: None
@@ -188,7 +191,7 @@ def build_node(settings: NodeSettings, connections: Connections, status: Status 
     return Node(
         participant,
         connections.ledger,
-        lambda round_, attempt: _lie(settings, round_, attempt),
+        lambda task: _lie(settings, task),
         connections.store.let_go,
     )
 
@@ -231,10 +234,12 @@ def enrol_once(ledger: Ledger, admission: Callable[[Task], Admission | None] = l
         raise InputError(f"cannot enrol for 0x{ledger.me.hex()}: {error}") from None
 
 
-def _lie(settings: NodeSettings, round_: int, attempt: int) -> Alter | None:
-    """What a first proposer does when it is told to lie in this round: one parameter, one step too high."""
-    if settings.lie_in_round != round_ or attempt != 1:
+def _lie(settings: NodeSettings, task: Task) -> Alter | None:
+    """What a first proposer does when it is told to lie in this round: a parameter too high, or weights of its own."""
+    if settings.lie_in_round != task.round.number or task.round.attempt != 1:
         return None
+    if task.config.rule is Rule.VARSEL:
+        return Reweigh(_all_alike)
 
     def alter(model_D: Vector) -> Vector:
         wrong = model_D.copy()
@@ -242,3 +247,13 @@ def _lie(settings: NodeSettings, round_: int, attempt: int) -> Alter | None:
         return wrong
 
     return alter
+
+
+def _all_alike(task: Task) -> tuple[int, ...]:
+    """VaRSeL's shares if every outsider were as good as an internal, as far as the budget goes."""
+    left = task.config.budget
+    weights_K = []
+    for is_internal in included_internals(task):
+        weights_K.append(WHOLE if is_internal or left > 0 else 0)
+        left -= not is_internal
+    return shares_by_weights(task, weights_K)

@@ -1,14 +1,24 @@
 """The miner: combine the updates with the round's shares, write model and block, propose (docs/protocol.md 5.6)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from chainfl.blobs import name_model, put_model, put_record, within
 from chainfl.codec.vector import Vector
-from chainfl.execution import block_record, keep_parts, next_model
+from chainfl.execution import block_record, keep_parts, model_by, next_model
+from chainfl.protocol.state import Task
 from chainfl.roles.budget import io_budget
 from chainfl.roles.participant import Participant
 
-Alter = Callable[[Vector], Vector]
+
+@dataclass(frozen=True, slots=True)
+class Reweigh:
+    """Posts shares of its own, and the model that they make: no proof convicts that, the votes refuse it."""
+
+    shares: Callable[[Task], tuple[int, ...]]
+
+
+Alter = Callable[[Vector], Vector] | Reweigh
 """What a dishonest miner does to the right answer; honest ones have none."""
 
 
@@ -26,7 +36,10 @@ def propose(me: Participant, alter: Alter | None = None) -> None:
     # The committee vouched for every part, so its members serve them.
     keep_parts(me.store, task, budget)
     shares, model_D = next_model(store, task)
-    if alter is not None:
+    if isinstance(alter, Reweigh):
+        shares = alter.shares(task)
+        model_D = model_by(store, task, shares)
+    elif alter is not None:
         model_D = alter(model_D)
 
     named = name_model(model_D, task.config.scale, me.trainer.layout)

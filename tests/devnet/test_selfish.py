@@ -4,6 +4,12 @@ import pytest
 
 from chainfl.cli import run
 from chainfl.devnet.selfish import HONEST, INTERNALS, POISONING, SOFTMAX, compare, deal, findings
+from chainfl.devnet.story import Story
+from chainfl.node.settings import NodeSettings
+from chainfl.node.wiring import _lie
+from chainfl.protocol.events import TaskCreated
+from chainfl.roles.miner import propose
+from tests.roles.test_weights import tallied, votes
 
 
 def test_averaging_is_ruined_and_the_internals_softmax_far_above_the_others_in_every_deal() -> None:
@@ -31,6 +37,29 @@ def test_an_order_that_is_not_the_expected_one_is_counted_as_it_is() -> None:
     ]
 
 
+def test_wrong_weights_find_no_quorum_and_the_story_says_so() -> None:
+    net = tallied()
+    proposer = net.task.by_id(net.task.round.proposer).address
+    propose(net.participants[proposer], _lie(NodeSettings.model_construct(lie_in_round=1), net.task))
+    assert votes(net) == [False] * 3
+    net.leave()
+    assert _lie(NodeSettings.model_construct(lie_in_round=1), net.task) is None
+    propose(net.participants[net.task.by_id(net.task.round.proposer).address])
+    assert votes(net) == [True] * 3
+    net.leave()
+
+    lines = list[str]()
+    story = Story(net.task.at_creation(), {proposer: "ivo"}, frozenset(), lines.append)
+    for emitter, event in net.chain.world.log:
+        if emitter == net.task.address and not isinstance(event, TaskCreated):
+            story.take(event, 1)
+
+    (facts,) = story.rounds
+    assert (facts.outcome, facts.attempts, facts.attested) == ("final", 2, [0, 3])
+    assert (facts.refused, facts.convicted) == (["ivo"], [])
+    assert "  quorum     0 of 3 attested what was proposed, no quorum" in lines
+
+
 def test_internals_hold_little_of_everything_and_some_outsiders_two_digits() -> None:
     dealt = deal(0)
     labels = [dealt.y[dealt.groups["client"] == client] for client in range(12)]
@@ -44,4 +73,4 @@ def test_internals_hold_little_of_everything_and_some_outsiders_two_digits() -> 
 def test_another_rule_in_the_selfish_story_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--story", "selfish", "--rule", "krum"]) == 2
 
-    assert "--story selfish has a rule of its own" in capsys.readouterr().err
+    assert "--story selfish is played by softmax or varsel" in capsys.readouterr().err

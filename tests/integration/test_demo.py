@@ -94,6 +94,38 @@ def shares_of(told: Mapping[str, Any], names: Iterable[str]) -> float:
     return float(sum(parts.get(name, 0) for name in names))
 
 
+@pytest.mark.deep
+@pytest.mark.timeout(600)
+def test_the_selfish_story_under_varsel_refuses_wrong_weights(
+    tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    require("anvil")
+    home = tmp_path / "demo"
+
+    rule = "varsel:budget=9"
+    shown = chainfl("demo", "--story", "selfish", "--rule", rule, "--rounds", "1", "--home", str(home))
+
+    metrics = shown["metrics"]
+    rounds, found = metrics["rounds"], metrics["comparison"]
+    assert (shown["ok"], metrics["rule"]) == (True, rule)
+    assert [one["outcome"] for one in rounds] == ["final"] * 2
+    assert set(metrics["audit"].values()) == {"ok"}
+
+    # No proof convicts who posts wrong weights; nobody inside attests them, and the next proposer's stand.
+    wrong, right = rounds[-1]["attested"]
+    assert (wrong, rounds[-1]["attempts"]) == (0, 2)
+    assert 2 * right > len(INTERNALS)
+    assert (len(metrics["refused"]), metrics["convicted"]) == (1, [])
+
+    assert metrics["test_accuracy"] > found["local training"][0] > found["plain averaging"][0]
+    assert _still_running(home) == []
+
+    told = ("--replay", str(home / "trace.json"), "--participants", str(home / "participants.json"))
+    again = chainfl("simulate", *told)
+
+    assert [one["model_root"] for one in again["metrics"]["rounds"]] == [one["model_root"] for one in rounds]
+
+
 def _still_running(home: Path) -> list[str]:
     """Processes that name this folder in their command line."""
     found = []
