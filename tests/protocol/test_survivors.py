@@ -536,6 +536,20 @@ def test_silence_in_a_challenge_is_told_and_costs_the_pay_of_the_round() -> None
     assert rebuilt(played) == played.task
 
 
+def test_votes_stand_in_the_committees_order_however_they_were_cast() -> None:
+    for last_first in (False, True):
+        played = scene()
+        played.to(Phase.CHALLENGE)
+        voters = played.voters()
+        for validator in reversed(voters) if last_first else voters:
+            played.vote(validator)
+        played.run_out()
+        played.advance()
+
+        assert played.number == 2
+        assert played.task.head_votes == tuple((id_, True) for id_ in played.ids(voters))
+
+
 def test_what_a_void_round_elected_is_told_to_be_void_too() -> None:
     played = scene(config(Rule.COMMITTEE_NEAR), stakes=(1,) * 9)
     played.to(Phase.PROPOSE)
