@@ -26,12 +26,15 @@ from chainfl.learning.compute import (
 )
 from chainfl.learning.dataset import Rows, Samples
 from chainfl.learning.dense import dense_answers, dense_layers
-from chainfl.learning.models import Flat, ModelSpec, load_flat, spec_of
+from chainfl.learning.models import Flat, ModelSpec, floating_tensors, load_tensors, spec_of
 from chainfl.learning.score import Score as Score
 
 CHUNK: Final = 300
 """Samples that go through a model together; part of what fixes the bits of a score."""
 
+
+LEAST_SPREAD: Final = 2**26
+"""Samples times models times parameters below which one thread is quicker than several that wait for each other."""
 
 MODELS_AT_ONCE: Final = 64
 """Networks of dense layers whose answers are judged together; a larger model is judged by itself."""
@@ -108,7 +111,9 @@ def score_many(
     chunks = [_Chunk(v, rows) for v, samples in enumerate(judges) for rows in in_chunks(samples.rows, CHUNK)]
     pieces = [_Piece(k, number) for k in range(len(flats_KD)) for number in range(len(chunks))]
 
-    shares = _even(pieces, threads or cores())
+    samples = sum(map(len, judges)) * len(flats_KD)
+    threads = threads or (1 if pieces and samples * len(flats_KD[0]) < LEAST_SPREAD else cores())
+    shares = _even(pieces, threads)
     found = side_by_side(
         [partial(_score_pieces, flats_KD, _Prepared(spec, judges, chunks, place), share) for share in shares],
         threads,
@@ -172,10 +177,10 @@ def _answers(
     prepared: _Prepared,
     pieces: Sequence[_Piece],
 ) -> Iterator[Tensor]:
-    loaded = -1
+    tensors, loaded = floating_tensors(network), -1
     for piece in pieces:
         if piece.model != loaded:
-            load_flat(network, flats_KD[piece.model])
+            load_tensors(tensors, flats_KD[piece.model])
             loaded = piece.model
         yield answer(prepared.of(piece.chunk)[0]).to("cpu", torch.float64)
 

@@ -6,7 +6,7 @@ pixels, L tokens, D parameters. Tensors are laid out by sorted name in C order (
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal, TypeAlias
@@ -261,7 +261,11 @@ def flatten(model: nn.Module) -> Flat:
 
 def flatten_into(model: nn.Module, out_D: Flat | None) -> Flat:
     """The model vector as float32, written to `out_D` if given."""
-    tensors = [tensor for _, tensor in _floating(model)]
+    return gather_tensors(floating_tensors(model), out_D)
+
+
+def gather_tensors(tensors: Sequence[Tensor], out_D: Flat | None) -> Flat:
+    """Tensors one after the other as float32, written to `out_D` if given."""
     length = sum(tensor.numel() for tensor in tensors)
     flat_D = np.empty(length, np.float32) if out_D is None else out_D
     if flat_D.shape != (length,):
@@ -286,7 +290,15 @@ def load_flat(model: nn.Module, flat_D: Flat) -> None:
     Raises:
         LengthError: the vector does not have the model's length.
     """
-    tensors = [tensor for _, tensor in _floating(model)]
+    load_tensors(floating_tensors(model), flat_D)
+
+
+def load_tensors(tensors: Sequence[Tensor], flat_D: Flat) -> None:
+    """Copy a model vector into a model's floating tensors.
+
+    Raises:
+        LengthError: the vector does not have their length.
+    """
     length = sum(tensor.numel() for tensor in tensors)
     if flat_D.shape != (length,):
         raise LengthError(f"a vector of {list(flat_D.shape)} numbers does not fit a model of {length}")
@@ -307,6 +319,11 @@ def sent(tensor: Tensor, place: torch.device) -> Tensor:
     if place.type != "cuda":
         return tensor.to(place)
     return tensor.pin_memory().to(place, non_blocking=True)
+
+
+def floating_tensors(model: nn.Module) -> list[Tensor]:
+    """A model's floating tensors in the layout's order: for whoever loads or reads many vectors."""
+    return [tensor for _, tensor in _floating(model)]
 
 
 def _writeable(flat_D: Flat) -> Flat:

