@@ -20,6 +20,8 @@ from chainfl.learning._vectors import (
 )
 
 _READ_1, _READ_2, _READ_3, _READ_4 = (f"Array(float32, {n}, 'C', readonly=True)" for n in (1, 2, 3, 4))
+DEPTH = 192
+"""Terms that are summed up before they are added to what there is; part of what fixes the bits."""
 _READ_PICKS = "Array(uint8, 4, 'C', readonly=True)"
 
 
@@ -149,19 +151,41 @@ def multiply(left_SNX: Any, right_SXY: Any, out_SNY: Any) -> None:
                     _address(out_SNY, (s * rows + n) * wide + y),
                 )
                 if vectors == 2:
-                    multiply_two(left, depth, right, wide, out, wide, depth)
+                    multiply_two(left, depth, 1, right, wide, out, wide, depth)
                 else:
-                    multiply_one(left, depth, right, wide, out, wide, depth)
+                    multiply_one(left, depth, 1, right, wide, out, wide, depth)
 
 
-@compiled(f"void({_READ_2}, {_READ_2}, float32[:,::1], int64)")
-def add_product(weight_OI: Any, x_IB: Any, out_OB: Any, depth: int) -> None:
-    """Add `weight` times `x` to `out`, so many inputs at a time: whole vectors of samples, whole ROWS of outputs."""
+@compiled(f"void({_READ_3}, {_READ_3}, int64, float32[:,:,::1])")
+def add_over_rows(left_SNX: Any, right_SNY: Any, count: int, out_SXY: Any) -> None:
+    """For each point add the product of the left matrix, turned over, and the right one: a sum over so many rows."""
+    points, rows, x_wide = left_SNX.shape
+    y_wide = right_SNY.shape[2]
+    vectors = 2 if y_wide % (2 * LANES) == 0 else 1
+    for s in range(points):
+        for first in range(0, count, DEPTH):
+            deep, row = min(DEPTH, count - first), s * rows + first
+            for y in range(0, y_wide, vectors * LANES):
+                right = _address(right_SNY, row * y_wide + y)
+                for x in range(0, x_wide, ROWS):
+                    left, out = (
+                        _address(left_SNX, row * x_wide + x),
+                        _address(out_SXY, (s * x_wide + x) * y_wide + y),
+                    )
+                    if vectors == 2:
+                        add_two(left, 1, x_wide, right, y_wide, out, y_wide, deep)
+                    else:
+                        add_one(left, 1, x_wide, right, y_wide, out, y_wide, deep)
+
+
+@compiled(f"void({_READ_2}, {_READ_2}, float32[:,::1])")
+def add_product(weight_OI: Any, x_IB: Any, out_OB: Any) -> None:
+    """Add `weight` times `x` to `out`, DEPTH inputs at a time: whole vectors of samples, whole ROWS of outputs."""
     outputs, inputs = weight_OI.shape
     samples = x_IB.shape[1]
 
-    for first in range(0, inputs, depth):
-        deep = min(depth, inputs - first)
+    for first in range(0, inputs, DEPTH):
+        deep = min(DEPTH, inputs - first)
         b = 0
         while b < samples:
             wide = 2 * LANES if b + 2 * LANES <= samples else LANES
@@ -169,9 +193,9 @@ def add_product(weight_OI: Any, x_IB: Any, out_OB: Any, depth: int) -> None:
             for o in range(0, outputs, ROWS):
                 weight, out = _address(weight_OI, o * inputs + first), _address(out_OB, o * samples + b)
                 if wide > LANES:
-                    add_two(weight, inputs, x, samples, out, samples, deep)
+                    add_two(weight, inputs, 1, x, samples, out, samples, deep)
                 else:
-                    add_one(weight, inputs, x, samples, out, samples, deep)
+                    add_one(weight, inputs, 1, x, samples, out, samples, deep)
             b += wide
 
 

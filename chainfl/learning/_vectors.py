@@ -150,6 +150,7 @@ def _product(vectors: int, *, adds: bool) -> Any:
         typingctx: Any,  # noqa: ARG001
         left: Any,  # noqa: ARG001
         left_step: Any,  # noqa: ARG001
+        left_deep: Any,  # noqa: ARG001
         right: Any,  # noqa: ARG001
         right_step: Any,  # noqa: ARG001
         out: Any,  # noqa: ARG001
@@ -158,21 +159,22 @@ def _product(vectors: int, *, adds: bool) -> Any:
     ) -> Any:
         """ROWS rows of a product of matrices, as many vectors wide, are put or added to `out`.
 
-        Each is a sum over `depth` in its order, by itself before it is added.
+        Each is a sum over `depth` in its order, by itself before it is added. In the left matrix rows are `left_step`
+        apart and what is summed over `left_deep`.
         """
         words, whole = types.uint64, types.int64
-        form = types.void(words, whole, words, whole, words, whole, whole)
+        form = types.void(words, whole, whole, words, whole, words, whole, whole)
 
         def codegen(context: Any, build: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-            left, left_step, right, right_step, out, out_step, depth = args
+            left, left_step, left_deep, right, right_step, out, out_step, depth = args
             starts = [build.mul(left_step, _number(row)) for row in range(ROWS)]
 
             def term(k: Any, sums: Sequence[Any]) -> Sequence[Any]:
-                at = build.mul(k, right_step)
+                at, deep = build.mul(k, right_step), build.mul(k, left_deep)
                 taken = [_load(build, right, build.add(at, _number(LANES * v))) for v in range(vectors)]
                 made = []
                 for row, start in enumerate(starts):
-                    number = _everywhere(build, left, build.add(start, k))
+                    number = _everywhere(build, left, build.add(start, deep))
                     own = sums[row * vectors : (row + 1) * vectors]
                     made += [
                         _multiplied_in(build, number, each, sum_)

@@ -203,10 +203,13 @@ class _Tiles:
         if self.of_weight_SOC is None:
             self.of_weight_SOC = torch.zeros_like(self.weight_SOC)
         count = _tiles_of(x_BHWC)
-        self.of_weight_SOC.baddbmm_(
-            torch.from_numpy(slopes_SNO)[:, :count, : self.outputs].mT,
-            torch.from_numpy(tiles_SNC)[:, :count, : self.channels],
-        )
+        if _is_whole(self.of_weight_SOC):
+            _kernels().add_over_rows(slopes_SNO, tiles_SNC, count, self.of_weight_SOC.numpy())
+        else:
+            self.of_weight_SOC.baddbmm_(
+                torch.from_numpy(slopes_SNO)[:, :count, : self.outputs].mT,
+                torch.from_numpy(tiles_SNC)[:, :count, : self.channels],
+            )
         products_SNC = _multiply(slopes_SNO, self.weight_SOC, count, "input")
         _from_tiles(products_SNC, self.use.enter_back, -(self.side // 2), of_x)
 

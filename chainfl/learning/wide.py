@@ -15,8 +15,6 @@ LEAST: Final = 2**24
 """Multiplications below which BLAS is left alone."""
 FEWEST: Final = 32
 """Samples below which most of a vector would stay empty."""
-DEPTH: Final = 192
-"""Inputs that are summed up before they are added to what there is; part of what fixes the bits."""
 
 
 def is_wide(x: Tensor, weight_OI: Tensor) -> bool:
@@ -35,7 +33,7 @@ def wide_dense(x_BI: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
     x_IB[:, :samples] = x_BI.t()
     out_OB = bias_O.detach().unsqueeze(1).repeat(1, whole)
     weight = np.ascontiguousarray(weight_OI.detach().numpy())
-    _kernels().add_product(weight, x_IB.numpy(), out_OB.numpy(), DEPTH)
+    _kernels().add_product(weight, x_IB.numpy(), out_OB.numpy())
     return out_OB[:, :samples].t().contiguous()
 
 

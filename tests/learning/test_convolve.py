@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chainfl.learning import models
+from chainfl.learning import convolve, models
 from chainfl.learning.convolve import conv_pool_relu, conv_relu, is_fast
 from chainfl.learning.dataset import Dataset
 from chainfl.learning.evaluate import score
@@ -103,3 +103,22 @@ def test_without_compiled_loops_training_and_scores_are_the_same_up_to_rounding(
     assert update == pytest.approx(plain, abs=2e-6)
     assert not np.array_equal(update, head)
     assert found.loss == pytest.approx(told.loss, rel=1e-5)
+
+
+def test_products_of_whole_vectors_are_those_of_double_precision() -> None:
+    rng = np.random.default_rng(4)
+    lanes, rows = convolve._kernels().LANES, convolve._kernels().ROWS
+    left = rng.standard_normal((3, 5 * rows + 1, 2 * lanes)).astype(np.float32)
+    right = rng.standard_normal((3, 2 * lanes, 4 * lanes)).astype(np.float32)
+    out, turned = (
+        np.empty((3, 5 * rows + 1, 4 * lanes), np.float32),
+        np.ones((3, 4 * lanes, 2 * lanes), np.float32),
+    )
+
+    convolve._kernels().multiply(left, right, out)
+    convolve._kernels().add_over_rows(out, left, 5 * rows, turned)
+
+    product = left[:, :-1].astype(np.float64) @ right
+    assert np.abs(out[:, :-1] - product).max() <= 2e-6 * np.abs(product).max()
+    whole = 1 + out[:, :-1].astype(np.float64).transpose(0, 2, 1) @ left[:, :-1]
+    assert np.abs(turned - whole).max() <= 2e-6 * np.abs(whole).max()
