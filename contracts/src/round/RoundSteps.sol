@@ -163,6 +163,8 @@ library RoundSteps {
 
     /// @notice The final model before it; all zero when there is none to go back to.
     function olderHead(State storage s, RoundState memory p) internal view returns (Head memory older) {
+        // Exclusive or is meant: the other place of the two.
+        // slither-disable-next-line incorrect-exp
         if (p.heads & _HAS_OLDER != 0) older = s.heads[(p.heads & _WHICH) ^ 1];
     }
 
