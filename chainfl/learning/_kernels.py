@@ -199,6 +199,27 @@ def add_product(weight_OI: Any, x_IB: Any, out_OB: Any) -> None:
             b += wide
 
 
+@compiled(f"void({_READ_2}, {_READ_2}, float32[:,::1])")
+def add_slopes(slopes_BO: Any, weight_OI: Any, out_BI: Any) -> None:
+    """Add `slopes` times `weight` to `out`, DEPTH outputs at a time: whole ROWS of samples, whole vectors of inputs."""
+    outputs, inputs = weight_OI.shape
+    samples = len(slopes_BO)
+
+    for first in range(0, outputs, DEPTH):
+        deep = min(DEPTH, outputs - first)
+        i = 0
+        while i < inputs:
+            wide = 2 * LANES if i + 2 * LANES <= inputs else LANES
+            weight = _address(weight_OI, first * inputs + i)
+            for b in range(0, samples, ROWS):
+                slopes, out = _address(slopes_BO, b * outputs + first), _address(out_BI, b * inputs + i)
+                if wide > LANES:
+                    add_two(slopes, outputs, 1, weight, inputs, out, inputs, deep)
+                else:
+                    add_one(slopes, outputs, 1, weight, inputs, out, inputs, deep)
+            i += wide
+
+
 @compiled(f"void({_READ_4}, float32[:,:,:,:,:,::1])")
 def gather(x_BCHW: Any, out_CkkBHW: Any) -> None:
     """The input once for each place in the kernel, shifted so that the place lies on the pixel; zeros outside."""

@@ -20,7 +20,7 @@ from torch.autograd.function import Function, once_differentiable
 from chainfl import names
 from chainfl.errors import InputError, LengthError
 from chainfl.learning.convolve import conv_pool_relu, conv_relu
-from chainfl.learning.wide import is_wide, wide_dense
+from chainfl.learning.wide import is_wide, wide_dense, wide_slopes
 
 GROUP: Final = "chainfl.models"
 FAMILY_NAMES: Final = ("conv", "dense", "lstm")
@@ -57,7 +57,7 @@ class Dense(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x · weightᵀ + bias."""
-        if is_wide(x, self.weight):
+        if not torch.is_grad_enabled() and is_wide(x, self.weight):
             return wide_dense(x, self.weight, self.bias)
         if self.rate is None or not torch.is_grad_enabled():
             return super().forward(x)
@@ -72,13 +72,15 @@ class _DenseStep(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rate: float) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.rate = rate
-        return torch.addmm(bias, x, weight.t())
+        return wide_dense(x, weight, bias) if is_wide(x, weight) else torch.addmm(bias, x, weight.t())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, None, Tensor, None]:
         x, weight = ctx.saved_tensors
-        of_x = slopes @ weight if ctx.needs_input_grad[0] else None
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            of_x = wide_slopes(slopes, weight) if is_wide(x, weight) else slopes @ weight
         weight.addmm_(slopes.t(), x, alpha=-ctx.rate)
         return of_x, None, slopes.sum(0), None
 
