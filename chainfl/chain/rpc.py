@@ -38,6 +38,7 @@ MAX_ANSWER = 32 * 2**20
 _MAX_VALUES = 2_000_000
 """Values of an answer: brackets, braces and commas in its text. They take up to a hundred bytes of memory each."""
 _MAX_DEPTH = 64
+_WORD_BITS = 256
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _LONGEST_LINE = 300
 _TOO_LONG = f"answers with more than {MAX_ANSWER} bytes"
@@ -294,6 +295,10 @@ def check_chain(w3: Web3, expected: int | None) -> int:
     """The endpoint's chain id, refused when it is not the one that is meant."""
     with outside("asking for the chain id"):
         found = w3.eth.chain_id
+    if found.bit_length() > _WORD_BITS:  # too long to be told in decimals
+        raise LedgerError(
+            f"{name_of(w3)} answers with a chain id of {found.bit_length()} bits: ask another endpoint"
+        )
     if expected is not None and found != expected:
         raise LedgerError(
             f"{name_of(w3)} serves chain {found}, but chain {expected} is meant: check the RPC address"
