@@ -294,7 +294,7 @@ def has_answered(error: LedgerError) -> bool:
 def check_chain(w3: Web3, expected: int | None) -> int:
     """The endpoint's chain id, refused when it is not the one that is meant."""
     with outside("asking for the chain id"):
-        found = w3.eth.chain_id
+        found = int(w3.eth.chain_id)
     if found.bit_length() > _WORD_BITS:  # too long to be told in decimals
         raise LedgerError(
             f"{name_of(w3)} answers with a chain id of {found.bit_length()} bits: ask another endpoint"
