@@ -1,5 +1,7 @@
 """Participants who only ever ask "what is my next step?" play whole rounds together."""
 
+from dataclasses import replace
+
 import pytest
 
 from chainfl.protocol.events import UpdateRevealed
@@ -7,7 +9,7 @@ from chainfl.protocol.state import Task
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.sim.network import Network
 from chainfl.types import Address, Outcome, Phase, Rule
-from tests.sim.network import network
+from tests.sim.network import Quadratic, network
 
 Seen = tuple[Address, str]
 
@@ -85,6 +87,19 @@ def test_a_restarted_worker_commits_what_its_journal_holds() -> None:
 
     assert sealed is not None
     assert any(sealed.root == update.root for update in _revealed(net))
+
+
+def test_who_holds_more_samples_than_may_count_reveals_as_many_as_may() -> None:
+    net = network(Rule.SOFTMAX)
+    most = net.task.config.max_samples
+    for account, me in net.participants.items():
+        net.participants[account] = replace(me, trainer=Quadratic(account[-1], samples=most + 1))
+
+    live(net, 2)
+
+    assert net.task.voids == ()
+    assert {update.samples for update in _revealed(net)} == {most}
+    assert {_stake(net, account) for account in net.participants} == {10**18}
 
 
 def test_a_validator_that_only_validates_does_not_train() -> None:
