@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from chainfl.protocol.events import UpdateRevealed
+from chainfl.blobs import get_record
+from chainfl.codec.cid import Cid
+from chainfl.codec.records import BlockNode
+from chainfl.protocol.events import Proposed, UpdateRevealed
 from chainfl.protocol.state import Task
 from chainfl.roles.turn import Duty, Step, next_step
+from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network
 from chainfl.types import Address, Outcome, Phase, Rule
 from tests.sim.network import Quadratic, network
@@ -100,6 +104,38 @@ def test_who_holds_more_samples_than_may_count_reveals_as_many_as_may() -> None:
     assert net.task.voids == ()
     assert {update.samples for update in _revealed(net)} == {most}
     assert {_stake(net, account) for account in net.participants} == {10**18}
+
+
+class Pins(MemoryStore):
+    """What one participant pins in the first round of the blobs that all share."""
+
+    def __init__(self, net: Network) -> None:
+        super().__init__()
+        assert isinstance(net.store, MemoryStore)
+        self._blobs = net.store._blobs
+        self._net = net
+        self.cids: set[Cid] = set()
+
+    def pin(self, cid: Cid, *, with_links: bool = True) -> None:
+        """Note it, and pin it."""
+        if self._net.task.round.number == 1:
+            self.cids.add(cid)
+        super().pin(cid, with_links=with_links)
+
+
+def test_a_worker_keeps_its_update_and_a_miner_the_model_that_it_proposes() -> None:
+    net = network(Rule.SOFTMAX)
+    pins = {account: Pins(net) for account in net.participants}
+    for account, me in net.participants.items():
+        net.participants[account] = replace(me, store=pins[account])
+
+    live(net, 2)
+
+    (proposed,) = [event for _, event in net.chain.world.log if isinstance(event, Proposed)]
+    record = get_record(net.store, Cid.dag_cbor(proposed.block), BlockNode)
+    assert {Cid.dag_cbor(proposed.block), record.model} <= pins[net.task.by_id(proposed.id).address].cids
+    for update in _revealed(net):
+        assert Cid.dag_cbor(update.cid) in pins[net.task.by_id(update.id).address].cids
 
 
 def test_a_validator_that_only_validates_does_not_train() -> None:
