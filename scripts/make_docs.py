@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from scripts.pages import api, badges, cli, costs, picture, results, selfish
+from scripts.pages import api, badges, cli, costs, million, picture, results, selfish
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "costs.md": costs.page,
+    "million.md": million.page,
     "pictures/badge-coverage.svg": badges.coverage,
     "pictures/badge-licence.svg": badges.licence,
     "pictures/badge-python.svg": badges.pythons,

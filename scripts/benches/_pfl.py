@@ -66,6 +66,8 @@ class Turns(TrainingProcessCallback):
     def wait(self):
         if os.environ.get("RANK", "0") == "0" and not sys.stdin.readline():
             os._exit(0)
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()  # else the other process would begin while others have their turn
         self.started = time.perf_counter()
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
         if os.environ.get("RANK", "0") == "0":

@@ -13,7 +13,7 @@ from chainfl.node.settings import NodeSettings
 from chainfl.sim.experiments.campaign import shipped
 from chainfl.sim.experiments.results import read_results
 from scripts import make_docs, record_demo
-from scripts.pages import api, badges, cli, costs, picture, results, selfish, terminal
+from scripts.pages import api, badges, cli, costs, million, picture, results, selfish, terminal
 from scripts.pages.terminal import Said
 
 GAS = """
@@ -124,6 +124,21 @@ def test_newer_gas_tables_win_and_ranges_count_by_their_upper_end() -> None:
 def test_gas_that_the_page_lacks_is_named() -> None:
     with pytest.raises(InputError, match="no gas of 'commitUpdate' in column 'K = 20'"):
         costs.bill(costs.read_gas(GAS))
+
+
+def test_a_million_is_computed_from_what_ten_thousand_cost() -> None:
+    gas = {
+        "draw out of 10,000, each account drawn": {"found": 18_500},
+        "change of stake: pay in and allocate": {"found": 60_000},
+    }
+
+    assert [million.words(count) for count in (8, 9, 64, 65, 10_000, 1_000_000)] == [1, 2, 2, 3, 5, 7]
+    assert million.draw_gas(18_500, 10_000) == 21_000 + 8 * 18_500
+    assert million.stake_gas(60_000, 1_000_000) == 60_000 + 5 * 5_000
+    page = million.page(gas, million.Simulated("a day", 100_000, 6.0, 600.0))
+    assert f"| {21_000 + 8 * 18_500 * 7 // 5:,} |" in page
+    assert "| 60 s, 6.0 GB at most |" in page
+    assert "| 4.29 times the least one |" in page
 
 
 def test_costs_are_gas_times_price_and_bytes_times_blob_price() -> None:
