@@ -7,12 +7,13 @@ import pytest
 from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import BlockNode
+from chainfl.ports import SealedScores
 from chainfl.protocol.events import Proposed, UpdateRevealed
 from chainfl.protocol.state import Task
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network
-from chainfl.types import Address, Outcome, Phase, Rule
+from chainfl.types import Address, Digest, Outcome, Phase, Rule
 from tests.sim.network import Quadratic, network
 
 Seen = tuple[Address, str]
@@ -136,6 +137,19 @@ def test_a_worker_keeps_its_update_and_a_miner_the_model_that_it_proposes() -> N
     assert {Cid.dag_cbor(proposed.block), record.model} <= pins[net.task.by_id(proposed.id).address].cids
     for update in _revealed(net):
         assert Cid.dag_cbor(update.cid) in pins[net.task.by_id(update.id).address].cids
+
+
+def test_scores_that_were_sealed_for_updates_of_another_branch_are_not_committed_to() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    before_the_reorg = SealedScores(Digest(b"\x0d" * 32), Digest(b"\x0e" * 32), bytes(16))
+    for id_ in net.task.round.committee:
+        net.participants[net.task.by_id(id_).address].journal.keep_scores(1, before_the_reorg)
+
+    live(net, 2)
+
+    assert _outcomes(net.task) == [Outcome.FINAL]
+    assert {_stake(net, account) for account in net.participants} == {10**18}
 
 
 def test_a_validator_that_only_validates_does_not_train() -> None:
