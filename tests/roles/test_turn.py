@@ -7,14 +7,15 @@ import pytest
 from chainfl.blobs import get_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.records import BlockNode
+from chainfl.codec.scores import ONE, ScoreKind, decode_scores
 from chainfl.ports import SealedScores
-from chainfl.protocol.events import Proposed, UpdateRevealed
+from chainfl.protocol.events import Proposed, ScoresRevealed, UpdateRevealed
 from chainfl.protocol.state import Task
 from chainfl.roles.turn import Duty, Step, next_step
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network
 from chainfl.types import Address, Digest, Outcome, Phase, Rule
-from tests.sim.network import Quadratic, network
+from tests.sim.network import D, Quadratic, network
 
 Seen = tuple[Address, str]
 
@@ -150,6 +151,32 @@ def test_scores_that_were_sealed_for_updates_of_another_branch_are_not_committed
 
     assert _outcomes(net.task) == [Outcome.FINAL]
     assert {_stake(net, account) for account in net.participants} == {10**18}
+
+
+def test_a_deadline_ends_what_one_does_oneself_and_leaves_what_anybody_may_do() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    deadline = net.task.round.deadline
+
+    def names(now: int) -> set[str]:
+        steps = [next_step(me, net.task, now, Duty.ALL) for me in net.participants.values()]
+        return {step.name for step in steps if step}
+
+    assert "commit update" in names(deadline - 1)
+    assert names(deadline) == {"leave Train"}
+
+
+def test_the_rule_by_accuracy_is_played_by_accuracy() -> None:
+    net = network(Rule.SOFTMAX_ACCURACY)
+
+    live(net, 2)
+
+    # A miss of one of D coordinates is that part of the whole; a loss would be any number.
+    told = [event.scores for _, event in net.chain.world.log if isinstance(event, ScoresRevealed)]
+    read = [decode_scores(ScoreKind.LOSS, scores, len(scores) // 8 - 1) for scores in told]
+    assert read
+    assert all(0 < scores.head <= ONE and scores.head % (ONE // D) == 0 for scores in read)
+    assert all(entry % (ONE // D) == 0 for scores in read for entry in scores.entries)
 
 
 def test_a_validator_that_only_validates_does_not_train() -> None:

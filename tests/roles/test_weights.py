@@ -51,13 +51,15 @@ def favouring(net: Network, weights: Mapping[int, int]) -> tuple[int, ...]:
     return (0, *varsel_shares(weighed, internals))
 
 
-def propose(net: Network, shares: Sequence[int], model_D: Vector) -> None:
-    """The proposer stores and posts this model, with a record that fits."""
+def propose(
+    net: Network, shares: Sequence[int], model_D: Vector, recorded: Sequence[int] | None = None
+) -> None:
+    """The proposer stores and posts this model, with a record that fits, or one of other shares."""
     task = net.task
     miner = task.by_id(task.round.proposer).address
     named = name_model(model_D, task.config.scale, LAYOUT)
     put_model(net.store, named)
-    block = put_record(net.store, block_record(net.store, task, miner, named.cid, shares))
+    block = put_record(net.store, block_record(net.store, task, miner, named.cid, recorded or shares))
     round_ = task.round
     ledger = net.participants[miner].ledger
     ledger.propose(round_.number, round_.attempt, named.node.root, block.digest, shares)
@@ -109,6 +111,17 @@ def test_weights_that_favour_an_accomplice_are_objected_to_and_are_no_lie_that_c
     assert votes(net) == [False] * 3
     with pytest.raises(VerificationError, match="posted shares are judged by vote, not by proof"):
         find_lie(net.store, net.task)
+
+
+def test_wrong_weights_are_objected_to_even_over_the_right_model_and_record() -> None:
+    net = tallied()
+    right = right_shares(net.store, net.task)
+    posted = favouring(net, {FIRST_OUTSIDER: WHOLE})
+    assert posted != right
+
+    propose(net, posted, model_by(net.store, net.task, right), recorded=right)
+
+    assert votes(net) == [False] * 3
 
 
 def test_a_wrong_model_is_a_lie_whatever_weights_were_posted() -> None:
