@@ -4,16 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from chainfl.blobs import name_model
 from chainfl.codec.cid import Cid
+from chainfl.codec.commitments import worker_payload
 from chainfl.errors import BlobNotFoundError, ProtocolError, StoreError, StoreTimeoutError
+from chainfl.protocol.actions import seal
 from chainfl.protocol.tally import decoded_scores
 from chainfl.protocol.views import voters
 from chainfl.roles.participant import Participant
 from chainfl.roles.validator import commit_scores, reveal_scores, vote
+from chainfl.roles.worker import seal_update
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, scoring, training
-from chainfl.types import Id, Phase, Rule
-from tests.sim.network import network
+from chainfl.types import Digest, Id, Phase, Rule
+from tests.sim.network import LAYOUT, network
 from tests.store.flaky import Flaky
 
 
@@ -83,6 +87,28 @@ def test_an_update_that_cannot_be_found_is_voted_out_at_once() -> None:
 
     (sealed,) = me.journal.scores(1)
     assert decoded_scores(net.task, sealed.scores)[1:].count(None) == 1
+
+
+def test_bytes_of_another_root_are_voted_out_and_stop_no_validator() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    liar = training(net.task)[0]
+    me = net.participants[net.task.by_id(liar).address]
+    honest = seal_update(me, net.task)
+    named = name_model(honest.update, net.task.config.scale, LAYOUT, Digest(b"\x0d" * 32))
+    payload = worker_payload(named.node.root, named.cid.digest, honest.samples)
+    digest = seal(net.task, Phase.TRAIN, me.ledger.key, payload, honest.salt)
+    me.journal.keep_update(1, replace(honest, digest=digest, root=named.node.root, cid=named.cid.digest))
+
+    net.play(Phase.TRAIN, net.commit_updates, training(net.task))
+    net.play(Phase.REVEAL, net.reveal_updates, sorted(net.task.round.updates))
+    net.play(Phase.SCORE, net.commit_scores, scoring(net.task))
+    net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+
+    stakes = {
+        who: net.chain.world.registry.allocation(net.task.address, who).bonded for who in net.participants
+    }
+    assert [who for who, bonded in stakes.items() if bonded < 10**18] == [me.ledger.me]
 
 
 def test_a_store_that_fails_is_asked_again_while_there_is_time() -> None:
