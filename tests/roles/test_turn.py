@@ -166,6 +166,19 @@ def test_a_deadline_ends_what_one_does_oneself_and_leaves_what_anybody_may_do() 
     assert names(deadline) == {"leave Train"}
 
 
+def test_a_record_tells_of_the_void_rounds_before_it() -> None:
+    net = network(Rule.SOFTMAX)
+    net.ledger.draw()
+    net.play(Phase.TRAIN, net.commit_updates, [])
+    assert (net.task.round.number, net.task.voids) == (2, (1,))
+
+    live(net, 3)
+
+    (proposed,) = [event for _, event in net.chain.world.log if isinstance(event, Proposed)]
+    record = get_record(net.store, Cid.dag_cbor(proposed.block), BlockNode)
+    assert (record.round, record.voids) == (2, (1,))
+
+
 def test_the_rule_by_accuracy_is_played_by_accuracy() -> None:
     net = network(Rule.SOFTMAX_ACCURACY)
 

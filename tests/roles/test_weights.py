@@ -1,4 +1,4 @@
-"""VaRSeL by the real roles: weights are redone from the bytes by whoever votes, watches or audits."""
+"""Attested shares by the real roles: they are redone from the bytes by whoever votes, watches or audits."""
 
 from collections.abc import Mapping, Sequence
 from itertools import compress
@@ -13,15 +13,18 @@ from chainfl.blobs import name_model, put_model, put_record
 from chainfl.codec.cid import Cid
 from chainfl.codec.vector import Vector
 from chainfl.errors import VerificationError
-from chainfl.execution import block_record, fetch, model_by, next_model, right_shares
+from chainfl.execution import attested_shares, block_record, fetch, model_by, next_model, right_shares
 from chainfl.ports import LoggedEvent
 from chainfl.protocol.events import TaskCreated
+from chainfl.protocol.shares import krum
 from chainfl.protocol.varsel import WHOLE, varsel_shares, varsel_weights
 from chainfl.protocol.views import internal_updates, voters
 from chainfl.roles.validator import vote
 from chainfl.sim.memory import MemoryStore
 from chainfl.sim.network import Network, scoring, training
 from chainfl.types import Phase, Rule
+from tests.protocol.scene import vector
+from tests.protocol.test_survivors import judged
 from tests.protocol.varsel_cases import plain_distances
 from tests.sim.network import LAYOUT, network
 
@@ -100,6 +103,18 @@ def test_an_update_that_does_not_count_has_no_weight_and_shifts_no_other() -> No
     assert shares[1 + FIRST_OUTSIDER] == 0
     assert all(compress(shares[1:], internal_updates(net.task.round)))
     assert votes(net) == [True] * 3
+
+
+def test_krum_chooses_among_the_updates_that_count() -> None:
+    task = judged(Rule.KRUM).task
+    counted = task.round.decided.included
+    included = [vector(seed) for seed in range(sum(counted))]
+    assert counted == (True,) * len(included) + (False,)
+
+    _, *parts = attested_shares(task, included)
+
+    chosen = krum(plain_distances(np.array(included)), task.config.tolerated, 1)
+    assert [part > 0 for part in parts] == [*chosen, False]
 
 
 def test_weights_that_favour_an_accomplice_are_objected_to_and_are_no_lie_that_can_be_proven() -> None:
