@@ -73,14 +73,17 @@ def own_seconds(pids: Sequence[int]) -> float:
 
 
 def watched(turn: Callable[[], T], pids: Sequence[int]) -> tuple[T, float]:
-    """What a turn answers, and the part of all cores that others used meanwhile; it may add to `pids`."""
+    """What a turn answers, and the part of all cores that others used meanwhile; it may add to `pids`.
+
+    The machine counts in hundredths of a second: less than a few of them tells nothing.
+    """
     started, busy, own = time.perf_counter(), busy_seconds(), own_seconds(pids)
 
     answer = turn()
 
     foreign = (busy_seconds() - busy) - (own_seconds(pids) - own)
     whole = (time.perf_counter() - started) * (os.cpu_count() or 1)
-    return answer, max(0.0, foreign) / whole
+    return answer, min(max(0.0, foreign) / whole, 1.0)
 
 
 def sample(turn: Callable[[], float], pids: Sequence[int]) -> Sample:

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from scripts.benches._memory import tree_pss, watching
 from scripts.benches._quiet import Sample, Samples, judged, own_seconds, sample, told_lines, watched
@@ -58,14 +60,15 @@ def test_a_turn_says_what_it_likes_and_may_start_the_process_that_it_watches() -
     pids: list[int] = []
 
     def turn() -> str:
-        with subprocess.Popen([sys.executable, "-c", "sum(range(20_000_000))"]) as other:
-            pids.append(other.pid)
-        return "done"
+        pids.append(stack.enter_context(worker()).pid)
+        return "started"
 
-    answer, foreign = watched(turn, pids)
+    with ExitStack() as stack:
+        (answer, others), all_but_us = watched(lambda: watched(turn, pids), [])
 
-    assert answer == "done"
-    assert 0 <= foreign <= 1.5
+    assert answer == "started"
+    assert len(pids) == 1
+    assert 0 <= others < all_but_us <= 1
 
 
 def test_lines_for_people_name_verdict_value_spread_and_limit() -> None:
@@ -96,18 +99,43 @@ def test_memory_is_that_of_a_process_and_its_children() -> None:
 
 
 def test_what_a_contender_computes_is_its_own_and_not_that_of_others() -> None:
-    busy = "import sys\nfor _ in sys.stdin:\n    sum(range(20_000_000)); print(1, flush=True)"
+    with worker() as other:
+        before = own_seconds([other.pid])
+
+        inner, all_but_us = watched(lambda: sample(lambda: works(other), [other.pid]), [])
+
+        assert own_seconds([other.pid]) - before > 0.05
+        assert inner.seconds == 1.0
+        assert 0 <= inner.foreign < all_but_us <= 1
+
+
+def test_a_turn_shorter_than_a_tick_of_the_clock_says_no_more_than_all_cores() -> None:
+    assert all(0 <= sample(lambda: 1.0, []).foreign <= 1 for _ in range(2_000))
+
+
+@contextmanager
+def worker() -> Iterator[subprocess.Popen[str]]:
+    """A process that computes for some tenths of a second when it starts and for every line that it is told."""
+    busy = "import sys\nwhile True:\n    sum(range(20_000_000)); print(1, flush=True)\n    input()"
     with subprocess.Popen(
-        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", busy],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as other:
         assert other.stdin is not None
         assert other.stdout is not None
-        before = own_seconds([other.pid])
-
-        other.stdin.write("go\n")
-        other.stdin.flush()
         other.stdout.readline()
-
-        assert own_seconds([other.pid]) - before > 0.05
-        assert 0 <= sample(lambda: 1.0, [other.pid]).foreign <= 1.5
+        yield other
         other.stdin.close()
+
+
+def works(other: subprocess.Popen[str]) -> float:
+    """Let a worker compute once."""
+    assert other.stdin is not None
+    assert other.stdout is not None
+    other.stdin.write("go\n")
+    other.stdin.flush()
+    other.stdout.readline()
+    return 1.0
