@@ -203,3 +203,27 @@ def test_every_file_that_the_architecture_page_names_is_there() -> None:
 
     assert len(named) >= 20
     assert missing == []
+
+
+NAMES_TESTS = ("attacks.md", "security.md", "mutants.md", "mutants-table.md")
+"""Pages that promise a test by its name."""
+
+
+def tests_of_the_repository() -> set[str]:
+    """The names of all tests and of their files, in Python and in Solidity."""
+    python, solidity = (ROOT / "tests").rglob("*.py"), (ROOT / "contracts" / "test").rglob("*.sol")
+    found = set[str]()
+    for path, form in [
+        *((p, r"def (test_\w+)") for p in python),
+        *((p, r"function (\w+)") for p in solidity),
+    ]:
+        found |= {path.stem, *re.findall(form, path.read_text())}
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES_TESTS)
+def test_every_test_that_a_page_names_exists(name: str) -> None:
+    named = re.findall(r"`((?:test|invariant)\w*)`", (ROOT / "docs" / name).read_text())
+
+    assert named or name == "security.md"
+    assert set(named) - tests_of_the_repository() == set()

@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_account import Account
 from web3 import Web3
 
+from chainfl.chain.deploy import deploy
 from chainfl.chain.evidence import encode_header
+from chainfl.chain.keys import LocalSigner
 from chainfl.chain.randomness import HEADERS, check_randomness
 from chainfl.chain.rpc import open_rpc
+from chainfl.chain.send import Sender, SendSettings
 from chainfl.codec.commitments import keccak256
 from chainfl.devnet.processes import start_anvil
 from chainfl.errors import ChainflError, InputError, LedgerError
@@ -138,6 +142,25 @@ def test_proof_of_work_is_refused(lying: Relay) -> None:
 
     with pytest.raises(InputError, match=r"^block 3 has a difficulty"):
         check_randomness(open_rpc(lying.url))
+
+
+@pytest.mark.parametrize("chain_id", [1, 31337])
+def test_nothing_is_deployed_where_draws_would_not_be_random(
+    lying: Relay, tmp_path: Path, chain_id: int
+) -> None:
+    stuck = rebuilt(mixHash="0x" + "77" * 32)
+    told = {"eth_chainId": hex(chain_id)}
+    lying.alter = lambda asked, answer: (
+        answer | {"result": told[asked["method"]]} if asked["method"] in told else stuck(asked, answer)
+    )
+    w3, file = open_rpc(lying.url), tmp_path / "chain.json"
+    sender = Sender(w3, LocalSigner(Account.from_key(keccak256(b"deployer"))), chain_id, SendSettings())
+
+    with pytest.raises(InputError, match="have the same mixHash: it does not move with every block"):
+        deploy(w3, sender, file, 60, chain_id, lambda _: None)
+
+    assert lying.count("eth_sendRawTransaction") == 0
+    assert not file.exists()
 
 
 def test_headers_that_do_not_follow_one_another_are_refused(lying: Relay) -> None:
