@@ -209,7 +209,7 @@ NAMES_TESTS = ("attacks.md", "security.md", "mutants.md", "mutants-table.md")
 """Pages that promise a test by its name."""
 
 
-def tests_of_the_repository() -> set[str]:
+def all_tests() -> set[str]:
     """The names of all tests and of their files, in Python and in Solidity."""
     python, solidity = (ROOT / "tests").rglob("*.py"), (ROOT / "contracts" / "test").rglob("*.sol")
     found = set[str]()
@@ -226,4 +226,4 @@ def test_every_test_that_a_page_names_exists(name: str) -> None:
     named = re.findall(r"`((?:test|invariant)\w*)`", (ROOT / "docs" / name).read_text())
 
     assert named or name == "security.md"
-    assert set(named) - tests_of_the_repository() == set()
+    assert set(named) - all_tests() == set()

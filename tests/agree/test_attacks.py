@@ -16,6 +16,7 @@ from tests.protocol import test_attacks as attacks
 from tests.protocol import test_attacks_on_availability as availability
 from tests.protocol import test_attacks_on_operators as operators
 from tests.protocol import test_attacks_on_weights as weights
+from tests.protocol import test_prices as prices
 from tests.protocol.scene import STRANGER, header_of
 
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ def _in_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "address", mirror.address)
 
 
-for _module in (admission, appointed, attacks, availability, operators, weights):
+for _module in (admission, appointed, attacks, availability, operators, prices, weights):
     globals().update({name: test for name, test in vars(_module).items() if name.startswith("test_")})
 
 
