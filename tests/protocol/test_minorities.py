@@ -27,13 +27,14 @@ def honest_entries(random: Random, count: int) -> list[Entry]:
     return [middle + random.randrange(spread) if random.random() < served else None for _ in range(count)]
 
 
-def decided(entries: list[Entry], size: int) -> int | None:
-    """The median of a committee of this size, where the update counts."""
+def decided(entries: list[Entry], size: int, judges: int | None = None) -> int | None:
+    """The median of a committee of this size, where the update counts; `judges` where one of them trained it."""
     vouches = [entry is not None for entry in entries]
     terms = config(committee_size=size, unique_roots=False)
-    if not included([vouches], [b"\x01" * 32], b"\x02" * 32, terms)[0]:
+    seats = judges or size
+    if not included([vouches], [b"\x01" * 32], b"\x02" * 32, terms, [seats])[0]:
         return None
-    return statistic_of([entry for entry in entries if entry is not None], Statistic.MEDIAN, 1, size)
+    return statistic_of([entry for entry in entries if entry is not None], Statistic.MEDIAN, 1, seats)
 
 
 def test_a_minority_keeps_the_median_within_the_honest_figures() -> None:
@@ -50,6 +51,30 @@ def test_a_minority_keeps_the_median_within_the_honest_figures() -> None:
         counted += 1
         figures = [inf if entry is None else entry for entry in honest]
         assert min(figures) <= value <= max(figures), case
+    assert counted > CASES // 4
+
+
+def test_a_minority_cannot_praise_a_members_own_update() -> None:
+    """A member that trains is judged by the other seats; these can be of even number, and then half of them hostile.
+
+    Such a half can put the update last, as by saying that its bytes are missing; it cannot put it first.
+    """
+    counted = 0
+    for case in range(CASES):
+        random = Random(f"own update {case}")
+        size = random.randint(3, 45)
+        hostile = random.randint(0, size - majority(size))
+        is_own = hostile > 0 and random.random() < 0.3
+        judging = hostile - is_own
+        honest = honest_entries(random, size - 1 - judging)
+        value = decided([*honest, *hostile_entries(random, judging)], size, size - 1)
+        if value is None:
+            continue
+
+        counted += 1
+        figures = [inf if entry is None else entry for entry in honest]
+        assert min(figures) <= value, case
+        assert value <= max(figures) or 2 * judging == size - 1, case
     assert counted > CASES // 4
 
 
