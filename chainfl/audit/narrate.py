@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 from chainfl.codec.scores import ScoreKind
 from chainfl.codec.text import ether, short_hex
 from chainfl.protocol import events
+from chainfl.protocol.enrolment import MOST_MISSED
 from chainfl.protocol.state import NO_SCORE, Task
 from chainfl.protocol.tally import score_kind
 from chainfl.types import WAD, Address, Id, Outcome, Phase, Rule
@@ -125,9 +126,36 @@ def _convicted(scene: Scene, event: events.Convicted) -> Sentence:
 
 
 def _silent(scene: Scene, event: events.Silent) -> Sentence:
+    # In Tally validators lose stake who hide their scores, and workers whose bytes a majority could not get.
+    scores = scene.task.round.scores.get(event.id)
+    if event.phase is Phase.TALLY and (scores is None or scores.revealed is not None):
+        what = "showed an update that a majority could not get"
+        return Sentence(f"{scene.name(event.id)} {what} and loses {ether(event.slashed)} of stake", "warn")
     is_sealed = event.phase in (Phase.REVEAL, Phase.TALLY)
     what = "did not reveal" if is_sealed else f"was silent in {event.phase.name.lower()}"
     return Sentence(f"{scene.name(event.id)} {what} and loses {ether(event.slashed)} of stake", "warn")
+
+
+def _absent(scene: Scene, event: events.Absent) -> Sentence:
+    if event.times < MOST_MISSED:
+        return Sentence(
+            f"{scene.name(event.id)} was drawn and did not commit, {event.times} of {MOST_MISSED} times",
+            "warn",
+        )
+    return Sentence(
+        f"{scene.name(event.id)} did not commit {MOST_MISSED} times in a row and is out of the draw", "warn"
+    )
+
+
+def _head_dropped(_: Scene, event: events.HeadDropped) -> Sentence:
+    return Sentence(
+        f"a majority cannot get the head {short_hex(event.root)}: the one before it is head again",
+        "warn",
+    )
+
+
+def _election_dropped(_scene: Scene, _event: events.ElectionDropped) -> Sentence:
+    return Sentence("the elected committee waited for too long and may have left: another is drawn", "warn")
 
 
 def _ended(_: Scene, event: events.RoundEnded) -> Sentence:
@@ -160,6 +188,9 @@ _TELLERS: dict[type[events.Event], Callable[[Scene, Any], Sentence]] = {
     events.LieProven: _lie,
     events.Convicted: _convicted,
     events.Silent: _silent,
+    events.Absent: _absent,
+    events.HeadDropped: _head_dropped,
+    events.ElectionDropped: _election_dropped,
     events.RoundEnded: _ended,
     events.TaskEnded: _over,
     events.Abandoned: _abandoned,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from chainfl.audit.history import PlayedRound
 from chainfl.codec.json_codec import pack
 from chainfl.codec.manifest import AnyManifest
-from chainfl.codec.scores import decode_scores, vouches
+from chainfl.codec.scores import UNAVAILABLE, decode_scores, vouches
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
 from chainfl.protocol.tally import score_kind
@@ -61,6 +61,7 @@ def trace_round(played: PlayedRound) -> dict[str, object]:
         "scored": sorted(round_.scores),
         "scores_revealed": sorted(i for i, scores in round_.scores.items() if scores.revealed is not None),
         "vouches": _vouches(standing),
+        "without_head": _without_head(standing),
         "attempts": _attempts(log),
         "model_root": played.ended.head_root.hex() if played.ended else None,
         "included": list(standing.round.tally.included) if standing.round.tally else None,
@@ -76,6 +77,16 @@ def _vouches(standing: Task) -> dict[str, list[bool]]:
         for id_, scores in standing.round.scores.items()
         if scores.revealed is not None
     }
+
+
+def _without_head(standing: Task) -> list[int]:
+    """The validators that said they could not get the head; if they are a majority, the one before is head again."""
+    round_ = standing.round
+    kind = score_kind(standing.config.rule)
+    shown = {id_: scores.revealed for id_, scores in round_.scores.items() if scores.revealed is not None}
+    return sorted(
+        id_ for id_, data in shown.items() if decode_scores(kind, data, len(round_.order)).head == UNAVAILABLE
+    )
 
 
 def _attempts(log: Iterable[events.Event]) -> list[dict[str, object]]:

@@ -16,7 +16,7 @@ from chainfl.codec.cid import Cid, Codec
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.json_codec import unpack
 from chainfl.codec.manifest import AnyManifest, decode_manifest
-from chainfl.codec.scores import Scores, unavailable
+from chainfl.codec.scores import UNAVAILABLE, Scores, unavailable
 from chainfl.codec.vector import Vector, encode
 from chainfl.errors import InputError, VerificationError
 from chainfl.learning.attacks import poisoned, worker_attack
@@ -224,7 +224,7 @@ class ReplayNetwork(Network):
                 self._set_weight(change)
 
     def commit_scores(self, ids: Sequence[Id]) -> None:
-        """Those who scored; what they did not vouch for then, they do not vouch for now."""
+        """Those who scored; what they did not have then, head or update, they do not have now."""
         acting = self._acting("scored", ids)
         for id_ in acting:
             self._withhold(id_)
@@ -295,22 +295,24 @@ class ReplayNetwork(Network):
         return next((each for each in self.record["attempts"] if each["attempt"] == number), None)
 
     def _withhold(self, id_: Id) -> None:
-        """Seal scores with the missing vouches, so that the role commits to those."""
+        """Seal scores without what was missing then, so that the role commits to those."""
         task = self.task
         me = self.participants[self.task.by_id(id_).address]
         kind = score_kind(task.config.rule)
         number = task.round.number
         vouched = self.record.get("vouches", {}).get(str(id_))
-        if vouched is None or all(vouched):
+        is_without_head = id_ in self.record.get("without_head", ())
+        if vouched is None or (all(vouched) and not is_without_head):
             return
 
-        # The numbers are this machine's own; only which updates were vouched for comes from the trace.
+        # The numbers are this machine's own; only what was there then comes from the trace.
         honest = judge(me, task)
+        head = UNAVAILABLE if is_without_head else honest.head
         entries = (
             entry if vouches else unavailable(kind)
             for entry, vouches in zip(honest.entries, vouched, strict=True)
         )
-        me.journal.keep_scores(number, seal_scores(me, task, Scores(honest.head, tuple(entries))))
+        me.journal.keep_scores(number, seal_scores(me, task, Scores(head, tuple(entries))))
 
     def _is_early(self, change: Mapping[str, Any], seen: set[int]) -> bool:
         """Whether a weight counted in this round's draw: it was set while the task still waited for enough.

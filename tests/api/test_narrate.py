@@ -11,8 +11,10 @@ from chainfl.codec.text import short_hex
 from chainfl.devnet.story import Story
 from chainfl.protocol import events
 from chainfl.protocol.state import Task
-from chainfl.types import Rule
+from chainfl.sim.network import training
+from chainfl.types import Id, Phase, Rule
 from tests.api.scene import Scene, play_lie, play_plain, play_silence, play_void, scene
+from tests.roles.test_way_back import NOWHERE, capture, lose_head
 
 TOLD_TWICE = (
     events.Drawn,
@@ -99,6 +101,59 @@ def test_a_void_round_says_why(played: list[PlayedRound]) -> None:
         "Too few updates in time: training runs once more."
     ]
     assert (steps[-1].text[:7], steps[-1].tone) == ("Void: 0", "warn")
+
+
+def test_a_head_that_is_lost_and_bytes_that_nobody_has_are_told() -> None:
+    made = scene(rounds=6)
+    play_plain(made.net)
+    capture(made.net)
+    lose_head(made.net)
+    lost = played_rounds(made)[2]
+
+    steps = steps_of(lost.standing(), placed(lost))
+
+    assert [(step.text, step.tone) for step in steps if step.event == "HeadDropped"] == [
+        (f"A majority cannot get the head {short_hex(NOWHERE)}: the one before it is head again.", "warn")
+    ]
+    one = hiding()
+    (hidden,) = (e.event for e in one.events if isinstance(e.event, events.Silent))
+    told = [step.text for step in steps_of(one.standing(), placed(one)) if step.event == "Silent"]
+    assert told == [
+        f"#{hidden.id} showed an update that a majority could not get and loses "
+        f"{hidden.slashed / 10**18:.4f} ETH of stake."
+    ]
+
+
+def hiding() -> PlayedRound:
+    """A round in which one worker keeps its bytes to itself."""
+    made = scene()
+    net = made.net
+    net.ledger.draw()
+    net.play(Phase.TRAIN, net.commit_updates, training(net.task))
+    before = set(net.store._blobs)  # type: ignore[attr-defined]
+    first, *others = sorted(net.task.round.updates)
+    net.reveal_updates([first])
+    for cid in set(net.store._blobs) - before:  # type: ignore[attr-defined]
+        del net.store._blobs[cid]  # type: ignore[attr-defined]
+    net.play(Phase.REVEAL, net.reveal_updates, others)
+    net.chain.now = net.task.round.deadline - 10
+    net.play(Phase.SCORE, net.commit_scores, list(net.task.round.committee))
+    net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+    (one,) = played_rounds(made)
+    return one
+
+
+def test_who_is_absent_and_an_election_that_is_dropped_are_told(played: list[PlayedRound]) -> None:
+    task = played[0].standing()
+
+    def told(event: events.Event) -> str:
+        sentence = tell(task, event, lambda account: numbered(task)[account])
+        assert sentence is not None
+        return sentence.text
+
+    assert told(events.Absent(1, Id(4), 2)) == "#4 was drawn and did not commit, 2 of 3 times"
+    assert told(events.Absent(1, Id(4), 3)) == "#4 did not commit 3 times in a row and is out of the draw"
+    assert "another is drawn" in told(events.ElectionDropped(1))
 
 
 def test_a_rule_without_losses_tells_of_none() -> None:

@@ -41,6 +41,17 @@ def go_late(net: Network) -> None:
     net.chain.now = net.task.round.deadline - 10
 
 
+def lose_head(net: Network) -> None:
+    """The round after: workers train from the older head, validators say that there is none."""
+    net.ledger.draw()
+    go_late(net)
+    net.play(Phase.TRAIN, net.commit_updates, training(net.task))
+    net.play(Phase.REVEAL, net.reveal_updates, sorted(net.task.round.updates))
+    go_late(net)
+    net.play(Phase.SCORE, net.commit_scores, list(net.task.round.committee))
+    net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+
+
 @pytest.mark.parametrize("rule", [Rule.SOFTMAX, Rule.COMMITTEE_NEAR, Rule.FEDROB])
 def test_a_head_that_nobody_can_get_is_dropped_and_the_task_goes_on(rule: Rule) -> None:
     net = network(rule, rounds=6)
@@ -49,15 +60,8 @@ def test_a_head_that_nobody_can_get_is_dropped_and_the_task_goes_on(rule: Rule) 
     capture(net)
     assert net.task.head_root == NOWHERE
 
-    # The round after: workers train from the older head, validators say that there is none.
     before, first = net.task, len(net.chain.world.log)
-    net.ledger.draw()
-    go_late(net)
-    net.play(Phase.TRAIN, net.commit_updates, training(net.task))
-    net.play(Phase.REVEAL, net.reveal_updates, sorted(net.task.round.updates))
-    go_late(net)
-    net.play(Phase.SCORE, net.commit_scores, list(net.task.round.committee))
-    net.play(Phase.TALLY, net.reveal_scores, sorted(net.task.round.scores))
+    lose_head(net)
 
     assert (net.task.head_root, net.task.head_block) == good
     assert net.task.older_head is None

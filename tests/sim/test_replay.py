@@ -37,6 +37,7 @@ from chainfl.sim.replay import (
 )
 from chainfl.types import Address, Id, Outcome
 from chainfl.workflows.sponsor import Terms, prepare_task
+from tests.roles.test_way_back import capture, lose_head
 
 CLIENTS, ROUNDS, SEED = 11, 3, 7
 NAMES = [f"p{number:02}" for number in range(1, CLIENTS + 1)]
@@ -74,15 +75,15 @@ class Sleepy(Network):
         return [id_ for place, id_ in enumerate(ids) if (number, id_) not in sleeping and place not in first]
 
 
-def live_network(rule: str, *, queued: bool = False) -> tuple[Sleepy, Manifest]:
+def live_network(rule: str, *, queued: bool = False, rounds: int = ROUNDS) -> tuple[Sleepy, Manifest]:
     """Participants with the trainers that nodes make, their stakes, and a task as a sponsor creates it."""
     store = MemoryStore()
     terms = Terms(
         rule=rule,
-        rounds=ROUNDS,
+        rounds=rounds,
         min_updates=3 if queued else CLIENTS - 3 - (0 if rule.startswith("committee") else 1),
         score_samples=40,
-        escrow=ROUNDS * ETHER // 5,
+        escrow=rounds * ETHER // 5,
     )
     config = prepare_task(store, terms)
     manifest = get_record(store, Cid.dag_cbor(config.manifest), Manifest)
@@ -126,12 +127,16 @@ def written(
 
 def with_enrolment(net: Network, played: Sequence[PlayedRound]) -> list[PlayedRound]:
     """The rounds as a chain's reader cuts them: the first one begins with the task's creation."""
-    task = net.task
-    created = task.at_creation()
-    log = [LoggedEvent(event, 0) for emitter, event in net.chain.world.log if emitter == task.address]
-    cut = [one for one in rounds(created, log) if one.ended is not None]
+    cut = cut_of(net)
     assert [one.number for one in cut] == [one.number for one in played]
     return cut
+
+
+def cut_of(net: Network) -> list[PlayedRound]:
+    """What was played, from the network's events."""
+    task = net.task
+    log = [LoggedEvent(event, 0) for emitter, event in net.chain.world.log if emitter == task.address]
+    return [one for one in rounds(task.at_creation(), log) if one.ended is not None]
 
 
 def play_again(
@@ -177,6 +182,22 @@ def test_silence_in_every_phase_is_played_again(tmp_path: Path, rule: str) -> No
     assert [one.outcome for one in again] == [one.outcome.name.lower() for one in played]
     if rule == "softmax":
         assert played[-1].outcome is Outcome.VOID
+
+
+def test_a_head_that_was_lost_is_lost_again_and_the_rounds_after_it_are_the_same(tmp_path: Path) -> None:
+    """Nobody can compute the root without bytes that was head for a round; everything after it is the chain's again."""
+    net, manifest = live_network("softmax", rounds=4)
+    play_round(net)
+    capture(net)
+    lose_head(net)
+    play_round(net)
+    played = cut_of(net)
+
+    again = play_again(tmp_path, net, manifest, played)
+
+    assert [one.outcome for one in again] == ["final", "final", "void", "final"]
+    assert [one.same for one in again] == [True, False, True, True]
+    assert again[3].model_root == roots(played)[3]
 
 
 def test_those_who_enrol_while_the_draw_is_open_join_a_round_later(tmp_path: Path) -> None:
