@@ -14,6 +14,7 @@ from chainfl.sim.memory import MemoryStore
 from chainfl.workflows.model import statement_path, verify_model
 from tests.api.scene import LIE_AT, Scene, client_of, play_lie, play_plain, scene
 from tests.protocol.scene import address
+from tests.roles.test_way_back import NOWHERE, capture, lose_head
 
 LIAR, ACCOMPLICE = 3, 10
 
@@ -44,6 +45,24 @@ def test_a_task_is_found_by_number_and_by_address_in_any_case(client: TestClient
     assert by_number.json() == by_address.json() == shouted.json()
     task = schemas.Task.model_validate(by_number.json())
     assert (task.rounds_final, task.rounds_void, task.lies, task.phase) == (4, 1, 1, "train")
+
+
+def test_a_task_that_lost_its_head_is_told_and_audited(tmp_path: Path) -> None:
+    """A root without bytes that a captured committee made head, the round that left it, and one after it."""
+    made = scene(rounds=6)
+    play_plain(made.net)
+    capture(made.net)
+    lose_head(made.net)
+    play_plain(made.net)
+
+    with client_of(made, tmp_path) as client:
+        audits = [get(client, f"/blocks/1/{number}/audit?wait=30") for number in range(1, 5)]
+        left, task = block(client, 3), schemas.Task.model_validate(get(client, "/tasks/1"))
+
+    assert [audit["verdict"] for audit in audits] == ["ok", "mismatch", "ok", "ok"]
+    assert (left.outcome, left.head_root) == ("void", "0x" + NOWHERE.hex())
+    assert [step.event for step in left.steps].count("HeadDropped") == 1
+    assert task.head_root == "0x" + made.net.task.head_root.hex() != "0x" + NOWHERE.hex()
 
 
 def test_the_task_adds_up_its_rounds(client: TestClient) -> None:
