@@ -38,6 +38,9 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
         with outside(f"reading {contract}.{name}"):
             answer = w3.eth.call({"to": checksum(at), "data": data})
     except ContractLogicError as error:
+        # No view of ours refuses without a word: another contract does not know the question.
+        if error.data in (None, "", "0x"):
+            raise LedgerError(f"what is at {checksum(at)} is no {contract}: it knows no {name}") from None
         raise in_our_words(error) from None
     if not answer and function.outputs:
         raise LedgerError(f"there is no {contract} at {checksum(at)} on this chain")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from chainfl.protocol.rewards import PAID_CALLS
 from chainfl.protocol.term_table import FEES_OF_A_BUDGET, MIN_INTERNALS, TERMS, Source, Unit
 from chainfl.protocol.terms import Floors, check_config, default_terms, parse_rule
 from chainfl.types import WAD, Role, Rule, TaskConfig
-from chainfl.workflows.sponsor_terms import DECIDED
+from chainfl.workflows.sponsor_terms import DECIDED, with_rule
 from chainfl.workflows.sponsor_terms import Terms as Terms
 from chainfl.workflows.sponsor_terms import with_changes as with_changes
 
@@ -70,7 +71,8 @@ def prepare_task(store: BlobStore, terms: Terms) -> TaskConfig:
     store.pin(record)
 
     # The list decides these terms, so they are set once it is known.
-    terms = with_internals(terms, entries)
+    terms = with_rule(with_internals(terms, entries))
+    _expect_values(terms.rule)
     _expect_internals(terms, entries)
     config = config_of(terms, manifest, record.digest, named.node.root, model.digest)
     return replace(config, admission_root=list_root(entries)) if entries else config
@@ -129,6 +131,19 @@ def _expect_internals(terms: Terms, entries: Sequence[Entry]) -> None:
             f"--min-internals {terms.min_internals}: {terms.admission or terms.internals} names {members} internals; "
             "name more, as 0x… internal, or give less"
         )
+
+
+def _expect_values(rule_text: str) -> None:
+    """A value of the rule that its field cannot hold is refused here: the contract would never see it."""
+    _, values = parse_rule(rule_text)
+    for term in TERMS:
+        for key in term.rule_keys:
+            value = Decimal(repr(values[key])) * (WAD if term.unit is Unit.WAD else 1)
+            if value % 1 or not term.low <= value <= term.high:
+                low, high = (n / WAD if term.unit is Unit.WAD else n for n in (term.low, term.high))
+                kind = "a number" if term.unit is Unit.WAD else "a whole number"
+                bounds = term.bound or f"{low:g} to {high:g}"
+                raise InputError(f"--rule {rule_text}: {key} {values[key]:g}: give {kind}, {bounds}")
 
 
 def _internals_of(entries: Sequence[Entry]) -> int:

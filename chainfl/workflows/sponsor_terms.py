@@ -8,13 +8,17 @@ from chainfl.learning.recipe import Recipe
 from chainfl.protocol.term_table import TERM
 from chainfl.types import TaskConfig
 
+RULE: Final = "softmax"
+RULE_OF_INTERNALS: Final = "softmax:beta=50"
+"""What a sponsor with clients of its own gets who names no rule: steep enough for losses that differ little."""
 
-def _term(name: str, default: Any = ...) -> Any:
+
+def _term(name: str, default: Any = ..., shown: str = "") -> Any:
     """A field that is a term of the contract: default, unit, bounds and help are those of the table."""
     term = TERM[name]
     return field(
         default=term.usual_value if default is ... else default,
-        metadata={"help": term.help, "shown": term.usual, "term": term},
+        metadata={"help": term.help, "shown": shown or term.usual, "term": term},
     )
 
 
@@ -31,7 +35,7 @@ class Terms:
     escrow: int = field(
         default=ETHER, metadata={"help": "Ether for all rounds together", "required": True, "wei": True}
     )
-    rule: str = _term("rule", "softmax")
+    rule: str = _term("rule", "", f"{RULE}; {RULE_OF_INTERNALS} with --internals or --min-internals")
     rounds: int = _term("rounds")
     committee_size: int = _term("committee_size")
     min_updates: int = _term("min_updates")
@@ -94,6 +98,12 @@ DECIDED: Final = tuple(
     sorted({each.name for each in fields(Terms)} & {each.name for each in fields(TaskConfig)} - {"rule"})
 )
 """Terms that go into the config as they are."""
+
+
+def with_rule(terms: Terms) -> Terms:
+    """The terms with the rule that is meant where none is named."""
+    has_internals = terms.internals or terms.min_internals
+    return terms if terms.rule else replace(terms, rule=RULE_OF_INTERNALS if has_internals else RULE)
 
 
 def with_changes(terms: Terms, changes: dict[str, object]) -> Terms:

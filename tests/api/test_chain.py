@@ -102,3 +102,5 @@ def test_blocks_without_enough_confirmations_do_not_count(task: ChainTask) -> No
 def test_an_address_without_a_factory_is_refused(chain: Devchain) -> None:
     with pytest.raises(LedgerError, match="there is no TaskFactory at"):
         ChainSource(chain.w3, CHAIN_ID, chain.sender("nobody").address)
+    with pytest.raises(LedgerError, match="is no TaskFactory: it knows no"):
+        ChainSource(chain.w3, CHAIN_ID, chain.deployment.registry_address)

@@ -275,6 +275,11 @@ def test_internals_are_marked_and_outsiders_shares_are_shown_over_the_rounds(
         table = page.get_by_role("region", name="Shares of outsiders by round")
         expect(table.locator("tbody tr")).to_have_count(len(outsiders))
         expect(table.locator("thead th")).to_have_count(1 + 4)
+        terms = page.get_by_role("region", name="Terms")
+        expect(terms).to_contain_text("softmax, steepness 1, median of the committee")
+        expect(terms.locator("tr", has_text="who may join")).to_contain_text(
+            "whom the list with this root names"
+        )
         assert fits(page)
         assert barriers(page) == []
 

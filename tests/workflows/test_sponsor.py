@@ -105,3 +105,45 @@ def test_internals_train_unless_the_sponsor_says_no(
 
     assert (made.internals_train, made.min_internals, made.committee_size) == (train, 2, 3)
     assert (made.committee_part, made.workers_part) == (0, Terms().workers_part + Terms().committee_part)
+
+
+def test_a_sponsor_with_internals_who_names_no_rule_gets_the_steep_softmax(tmp_path: Path) -> None:
+    for name in ("own", "mixed"):
+        (tmp_path / name).mkdir()
+    internals = listed(tmp_path / "own", "internal", "internal")
+    mixed = listed(tmp_path / "mixed", "internal", "internal", "participant")
+
+    rules = [
+        (made.rule, made.beta)
+        for terms in (
+            Terms(),
+            Terms(internals=internals),
+            Terms(admission=mixed),
+            Terms(admission=mixed, min_internals=2),
+            Terms(internals=internals, rule="softmax"),
+        )
+        for made in [prepare_task(MemoryStore(), terms)]
+    ]
+
+    assert rules == [(Rule.SOFTMAX, beta * WAD) for beta in (1, 50, 1, 50, 1)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("varsel:budget=300", "budget 300: give a whole number, 0 to 255"),
+        ("varsel:budget=-1", "budget -1: give a whole number, 0 to 255"),
+        ("varsel:budget=1.5", "budget 1.5: give a whole number, 0 to 255"),
+        ("softmax:beta=-1", "beta -1: give a number, at most 1000"),
+        ("krum:f=256", "f 256: give a whole number, 0 to 255"),
+        ("multi-krum:m=129", "m 129: give a whole number, at least 1 and no more than the fewest updates"),
+        ("softmax:alpha=0", "alpha 0: give a number, more than 0, at most 1"),
+    ],
+)
+def test_a_value_of_the_rule_that_no_contract_can_hold_is_refused_in_a_sponsors_words(
+    rule: str, line: str, tmp_path: Path
+) -> None:
+    internals = listed(tmp_path, "internal", "internal") if rule.startswith("varsel") else None
+
+    with pytest.raises(InputError, match=f"^--rule {rule}: {line}"):
+        prepare_task(MemoryStore(), Terms(rule=rule, internals=internals))

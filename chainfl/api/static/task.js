@@ -152,6 +152,8 @@ function participantTable(task, participants) {
   return rows.length ? table("Participants", heads, rows) : quiet("Nobody has enrolled yet.");
 }
 
+const steepness = (terms) => (terms.rule.startsWith("softmax") ? `, steepness ${Number(terms.beta) / 1e18}` : "");
+
 function termTable(task) {
   const { terms } = task;
   const listed = (values, show) => Object.entries(values).map(([name, value]) => `${name.replace("_", "-")} ${show(value)}`).join(", ");
@@ -160,8 +162,9 @@ function termTable(task) {
     ["task", hash(task.task, "address")], ["sponsor", hash(task.sponsor, "address")], ["chain", String(task.chain_id)],
     ["trains", trained(trainsText)], ["learning", trained((manifest) => listed(manifest.settings, (value) => value))],
     ["app's digest", trained((manifest) => (manifest.digest === null ? DASH : hash(manifest.digest)))],
-    ["rule", `${terms.rule}, ${terms.statistic} of the committee`],
+    ["rule", `${terms.rule}${steepness(terms)}, ${terms.statistic} of the committee`],
     ...(terms.rule === "varsel" ? [["outsiders' budget", `together they count for at most ${plural(terms.budget, "internal")}`]] : []),
+    ["who may join", /^0x0*$/.test(terms.admission_root) ? "everybody" : el("span", {}, "whom the list with this root names: ", hash(terms.admission_root))],
     ["updates a round", `${terms.min_updates} to ${terms.max_updates}`], ["minimum stake", eth(terms.min_stake)],
     ["a round's budget", listed(terms.parts, (part) => percent(part, 0))], ["slashes", listed(terms.slashes, (part) => percent(part, 0))],
     ["phases", listed(terms.seconds, duration)],
