@@ -64,7 +64,7 @@ def parse_call(
         raise unknown(kind, name, defaults)
     values = dict(defaults[name])
     for item in filter(None, rest.split(",")):
-        key, _, value = item.partition("=")
+        key, _, value = item.strip().partition("=")
         if key not in values:
             raise unknown(f"parameter of {kind} {name}", key, values)
         try:

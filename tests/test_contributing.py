@@ -50,6 +50,23 @@ def test_every_script_that_a_workflow_runs_is_there(path: Path) -> None:
     assert [name for name in named if not (ROOT / name).stat().st_mode & 0o111] == []
 
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_an_action_is_pinned_by_commit_and_says_its_version(path: Path) -> None:
+    """A tag can be moved to other code after the review, a commit cannot."""
+    used = re.findall(r"uses: (.+)$", path.read_text(), flags=re.MULTILINE)
+
+    assert len(used) >= 4
+    assert [each for each in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each)] == []
+
+
+def test_an_action_is_pinned_to_one_commit_everywhere_and_somebody_proposes_newer_ones() -> None:
+    used = {each for path in WORKFLOWS for each in re.findall(r"uses: (\S+)", path.read_text())}
+    updates = read(ROOT / ".github" / "dependabot.yml")["updates"]
+
+    assert len({each.partition("@")[0] for each in used}) == len(used)
+    assert [each["package-ecosystem"] for each in updates] == ["github-actions"]
+
+
 def test_the_workflow_tries_the_wheel_with_every_python_that_the_package_takes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     classifiers = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))

@@ -1,5 +1,6 @@
 """`chainfl experiment`: campaigns of many runs, and the tables, plots and verdicts that they give."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from chainfl.errors import InputError, ToolMissingError
 from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
+    from chainfl.sim.experiments.campaign import Campaign
     from chainfl.sim.experiments.results import Results
     from chainfl.sim.experiments.runner import Plan
 
@@ -49,7 +51,23 @@ def list_(name: str | None, as_json: bool) -> int:
             ]
     columns = ("campaign", "group", "size", "cells", "what")
     metrics: dict[str, object] = {"groups": [dict(zip(columns, row, strict=True)) for row in rows]}
-    return finish(report("experiment-list", metrics), as_json, lambda _: print_table(columns, rows))
+    answer = report("experiment-list", metrics)
+    if name:
+        return finish(answer, as_json, lambda _: print_table(columns[1:], [row[1:] for row in rows]))
+    return finish(answer, as_json, lambda _: _show_campaigns(campaigns, rows))
+
+
+def _show_campaigns(campaigns: Sequence["Campaign"], rows: Sequence[tuple[str, ...]]) -> None:
+    """One line for each campaign: hundreds of groups would scroll away."""
+    lines = []
+    for campaign in campaigns:
+        own = [row for row in rows if row[0] == campaign.name]
+        sizes = {size: sum(int(row[3]) for row in own if row[2] == size) for _, _, size, _, _ in own}
+        cells = ", ".join(f"{size} {count}" for size, count in sizes.items())
+        lines.append((campaign.name, str(len(campaign.groups)), cells, campaign.title))
+
+    print_table(("campaign", "groups", "cells by size", "what"), lines)
+    click.echo("the groups of one: chainfl experiment list NAME")
 
 
 @experiment.command(

@@ -76,23 +76,35 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
-    for number, (column, cells) in enumerate(
-        zip(table.columns, zip(columns, *rows, strict=True), strict=True)
-    ):
-        longest = max(cells, key=len)
-        column.overflow = "fold"
-        column.no_wrap = " " not in longest or (number == 0 and len(longest) <= _NAME_WIDTH)
-
-        # Rich shares a narrow terminal out by proportion, and would break words for it.
-        parts = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
-        column.min_width = max(map(len, parts), default=0)
+    natural, least = [], []
+    for number, cells in enumerate(zip(columns, *rows, strict=True)):
+        longest = max(map(len, cells))
+        is_name = number == 0 and longest <= _NAME_WIDTH
+        natural.append(longest)
+        least.append(longest if is_name else max(len(word) for cell in cells for word in cell.split() or [""]))
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
 
-    # Never narrower than its longest word: a broken address could not be copied.
+    # Rich itself shares a narrow terminal out by proportion, and cuts off words for it: every width is set here.
     console = Console()
-    needed = Measurement.get(console, console.options.update(max_width=_NO_LIMIT), table).minimum
-    Console(width=max(console.width, needed)).print(table)
+    for column in table.columns:
+        column.width = 0
+    lines = Measurement.get(console, console.options.update(max_width=_NO_LIMIT), table).minimum
+    widths = _shared_out(natural, least, console.width - lines)
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    Console(width=max(console.width, sum(widths) + lines)).print(table)
+
+
+def _shared_out(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """How wide each column is: the widest are narrowed first, and none below its longest word."""
+    widths = list(natural)
+    while sum(widths) > room:
+        foldable = [number for number, width in enumerate(widths) if width > least[number]]
+        if not foldable:
+            break
+        widths[max(foldable, key=lambda number: widths[number])] -= 1
+    return widths
 
 
 def _remember(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:

@@ -166,11 +166,11 @@ def parse_rule(text: str) -> tuple[Rule, dict[str, float]]:
         UnknownNameError: no such rule or parameter; lists the known ones.
     """
     rules = {rule.name_text: rule for rule in Rule}
-    name, values = names.parse_call("rule", text, {each: _values_of(rule) for each, rule in rules.items()})
+    name, values = names.parse_call("rule", text, {each: values_of(rule) for each, rule in rules.items()})
     return rules[name], {**RULE_VALUES, **values}
 
 
-def _values_of(rule: Rule) -> dict[str, float]:
+def values_of(rule: Rule) -> dict[str, float]:
     """The parameters that change something under this rule, with their defaults."""
     read_by = {
         "beta": rule.is_softmax,
@@ -178,6 +178,7 @@ def _values_of(rule: Rule) -> dict[str, float]:
         "f": rule in (Rule.KRUM, Rule.MULTI_KRUM),
         "m": rule is Rule.MULTI_KRUM,
         "keep": rule.is_elected,
+        "samples": rule.is_elected,
         "redraw": rule.is_elected,
         "alpha": rule is not Rule.VARSEL,
         "budget": rule is Rule.VARSEL,

@@ -12,6 +12,7 @@ from typing import Final
 from chainfl import names
 from chainfl.errors import InputError
 from chainfl.protocol.terms import parse_rule as parse_chain_rule
+from chainfl.protocol.terms import values_of
 from chainfl.types import Rule
 
 
@@ -214,12 +215,19 @@ class Row:
 
 def all_rules() -> list[Row]:
     """Every rule: the chain's, the simulator's own, and what may stand before one."""
-    chain = [Row(rule.name_text, "", "chain", chain_proof(rule).value, "docs/protocol.md") for rule in Rule]
+    chain = [
+        Row(rule.name_text, _as_typed(values_of(rule)), "chain", chain_proof(rule).value, "docs/protocol.md")
+        for rule in Rule
+    ]
     own = [_row(entry.name, entry, "simulator") for entry in OWN.values()]
     before = [_row(f"{entry.name}+", entry, "simulator") for entry in PRE.values()]
     return [*chain, *own, *before]
 
 
 def _row(name: str, entry: Entry, plays_on: str) -> Row:
-    parameters = ",".join(f"{key}={value:g}" for key, value in entry.values.items())
-    return Row(name, parameters, plays_on, entry.proof.value, entry.paper)
+    return Row(name, _as_typed(entry.values), plays_on, entry.proof.value, entry.paper)
+
+
+def _as_typed(values: Mapping[str, float]) -> str:
+    """Parameters with what holds without them, as they are written behind a rule's name."""
+    return ",".join(f"{key}={value:g}" for key, value in values.items())
