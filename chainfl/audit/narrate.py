@@ -110,7 +110,7 @@ def _voted(scene: Scene, event: events.Voted) -> Sentence:
 
 
 def _noted(scene: Scene, event: events.FindingNoted) -> Sentence:
-    return Sentence(f"{scene.name_of(event.account)} notes a finding, sealed", "warn")
+    return Sentence(f"{scene.name_of(event.account)} commits to a finding (sealed)", "warn")
 
 
 def _lie(scene: Scene, event: events.LieProven) -> Sentence:

@@ -149,13 +149,7 @@ def deploy(
     chain_id = check_chain(w3, expected_chain)
     check_randomness(w3, allow_young=is_development(chain_id))
 
-    deployer = checksum(sender.address)
-    delay = default_seed_delay(chain_id) if seed_delay is None else seed_delay
-    wanted = Deployment(chain_id, deployer, phase_floor, delay)
-    state = read_deployment(path) if path.exists() else wanted
-
-    if _terms(state) != _terms(wanted):
-        raise InputError(f"{path} is of {_terms(state)}; this is {_terms(wanted)}: name another file")
+    state = begun(path, chain_id, sender.address, phase_floor, seed_delay)
 
     for name in plan():
         state = _deploy_step(w3, sender, path, state, name, on_progress)
@@ -176,6 +170,24 @@ def deploy(
     )
     write_deployment(path, done)
     return done
+
+
+def begun(
+    path: Path, chain_id: int, deployer: Address, phase_floor: int, seed_delay: int | None
+) -> Deployment:
+    """The deployment that an earlier run has begun in this file, or a new one without steps.
+
+    Raises:
+        InputError: the file belongs to another chain, deployer or factory.
+    """
+    delay = default_seed_delay(chain_id) if seed_delay is None else seed_delay
+    wanted = Deployment(chain_id, checksum(deployer), phase_floor, delay)
+    state = read_deployment(path) if path.exists() else wanted
+    if _terms(state) != _terms(wanted):
+        raise InputError(
+            f"{path} is of {_terms(state)}; this is {_terms(wanted)}: name another folder with --deployments"
+        )
+    return state
 
 
 def _terms(state: Deployment) -> str:
@@ -199,9 +211,9 @@ def constructor_arguments(name: str, state: Deployment) -> bytes:
     return abi_encode(["uint32", "uint64"], [state.phase_floor, state.seed_delay])
 
 
-def still_to_deploy(w3: Web3, state: Deployment | None) -> list[str]:
+def still_to_deploy(w3: Web3, state: Deployment) -> list[str]:
     """The steps whose code is not on the chain: all of them, where no run has begun."""
-    known = state.steps if state is not None else {}
+    known = state.steps
     return [name for name in plan() if name not in known or not _stands(w3, name, known[name])]
 
 

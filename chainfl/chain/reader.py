@@ -22,7 +22,7 @@ from chainfl.protocol.events import PhaseEntered, TaskCreated
 from chainfl.protocol.fold import fold
 from chainfl.protocol.state import Task, new_task
 from chainfl.protocol.terms import phase_seconds
-from chainfl.types import Address, Digest, OnProgress, TaskConfig
+from chainfl.types import Address, Digest, OnProgress, Phase, TaskConfig
 
 _MOST_AHEAD = 64
 """Blocks by which one that we were told of may be ahead of the newest: endpoints behind one address differ a little."""
@@ -46,6 +46,12 @@ def read_call(w3: Web3, contract: str, at: Address, name: str, *values: object) 
         raise LedgerError(f"there is no {contract} at {checksum(at)} on this chain")
     with outside(f"reading {contract}.{name}"):
         return function.result(bytes(answer))
+
+
+def phase_of(w3: Web3, task: Address) -> Phase:
+    """The phase that a task is in, without reading its events."""
+    (place,) = read_call(w3, "TrainingTask", task, "place")
+    return Phase(place[2])
 
 
 def read_config(w3: Web3, task: Address) -> TaskConfig:

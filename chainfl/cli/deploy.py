@@ -9,6 +9,7 @@ import click
 from chainfl.cli.chain_options import connect, key_options, open_sender, rpc_options
 from chainfl.cli.output import finish, in_ether, json_option
 from chainfl.errors import LowBalanceError, ToolMissingError
+from chainfl.protocol.term_table import TERM
 from chainfl.report import Report, narrate, report
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 )
 @rpc_options
 @key_options
-@click.option("--phase-floor", default=60, show_default=True, help="Shortest phase of any task, in seconds.")
+@click.option(
+    "--phase-floor",
+    type=click.IntRange(1, TERM["train_seconds"].high),
+    default=60,
+    show_default=True,
+    help="Shortest phase of any task, in seconds.",
+)
 @click.option(
     "--seed-delay",
     type=click.IntRange(1, 64),
@@ -50,7 +57,7 @@ def deploy(
     as_json: bool,
 ) -> int:
     """Deploy libraries, factory and registry; an interrupted run is continued where it stopped."""
-    from chainfl.chain.deploy import cost_of_deployment, read_deployment, still_to_deploy
+    from chainfl.chain.deploy import begun, cost_of_deployment, still_to_deploy
     from chainfl.chain.deploy import deploy as put
     from chainfl.chain.development import is_development
     from chainfl.chain.keys import address_of
@@ -63,7 +70,8 @@ def deploy(
     path = deployments / f"{connection.chain_id}.json"
 
     # Only what is not on the chain yet: an interrupted deployment is continued.
-    missing = still_to_deploy(connection.w3, read_deployment(path) if path.exists() else None)
+    state = begun(path, connection.chain_id, deployer, phase_floor, seed_delay)
+    missing = still_to_deploy(connection.w3, state)
     cost = cost_of_deployment(connection.w3, missing)
     with outside("reading the balance"):
         balance = connection.w3.eth.get_balance(checksum(deployer))

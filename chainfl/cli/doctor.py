@@ -162,18 +162,25 @@ def _program(tool: tools.Tool) -> Finding:
         return found(found=False, detail=str(error))
     if path is None:
         return found(found=False, detail="not found")
-    version = _version(path) if tool.name in SPEAKS_VERSION else ""
-    return found(found=True, detail=f"{version} {_short(path)}".strip())
+    if tool.name not in SPEAKS_VERSION:
+        return found(found=True, detail=_short(path))
+    version = _version(path)
+    if version is None:
+        return found(found=False, detail=f"does not run: {_short(path)}")
+    return found(found=True, detail=f"{version} {_short(path)}")
 
 
-def _version(path: Path) -> str:
+def _version(path: Path) -> str | None:
+    """What a program says of its version; None where it does not start or fails."""
     try:
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
         return "(does not answer --version)"
-    return version_in(done.stdout)
+    return version_in(done.stdout) if done.returncode == 0 else None
 
 
 def version_in(text: str) -> str:

@@ -6,7 +6,7 @@ import click
 
 from chainfl.cli.output import finish, json_option
 from chainfl.errors import InputError
-from chainfl.report import Report, report
+from chainfl.report import Report, narrate, report
 
 
 @click.group(epilog="Example: chainfl keys new key.json --password-file pass")
@@ -24,12 +24,16 @@ def keys() -> None:
 @json_option
 def new(file: Path, password_file: Path | None, as_json: bool) -> int:
     """Make a key and keep it encrypted in FILE, which must not exist yet."""
-    from chainfl.chain.keys import new_key, read_password
+    from chainfl.chain.keys import exposed, new_key, read_password
     from chainfl.chain.send import checksum
 
     if file.exists():
         raise InputError(f"{file} exists: a key is never overwritten; name another file")
     address = checksum(new_key(file, read_password(password_file, is_new=True)))
+    warning = exposed(password_file)
+    if warning is not None:
+        narrate(f"warning: {warning}")
+    narrate(f"back up {file} and its password: nobody can restore either")
     return finish(report("keys-new", {"address": address, "file": str(file)}), as_json, _show)
 
 

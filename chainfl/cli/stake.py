@@ -109,11 +109,14 @@ def stake() -> None:
 def add(amount: str, enrol: bool, admission: Path | None, as_json: bool, **where: Any) -> int:
     """Deposit AMOUNT ether and bond it to a task."""
     from chainfl.chain.contracts import allocate
-    from chainfl.chain.reader import read_config
+    from chainfl.chain.reader import phase_of, read_config
+    from chainfl.types import Phase
     from chainfl.workflows.admission import enrolment_call
 
     wei = parse_ether(amount)
     me = open_staker(**where)
+    if phase_of(me.connection.w3, me.task) is Phase.ENDED:
+        raise ProtocolError("this task has ended: no round follows in which stake could earn anything")
     least = read_config(me.connection.w3, me.task).min_stake
     if enrol and me.bonded() + wei < least:
         raise InputError(

@@ -123,14 +123,15 @@ def show_task(answer: Report) -> None:
         click.echo(f"{name:<12} {told[name]}")
     click.echo(f"{'trains':<12} {_trained(told['manifest'])}")
 
-    click.echo(
-        f"{'round':<12} {told['round']} of {told['rounds']}: {told['phase']}{_until(told['deadline'])}"
-    )
-    if told["attempt"]:
+    # A task that has ended waits for nothing, and only proposals have attempts.
+    is_open = told["phase"] != Phase.ENDED.name.title()
+    until = _until(told["deadline"]) if is_open else ""
+    click.echo(f"{'round':<12} {told['round']} of {told['rounds']}: {told['phase']}{until}")
+    if told["attempt"] and is_open:
         click.echo(f"{'attempt':<12} {attempt_text(told['attempt'])}")
     click.echo(f"{'enrolled':<12} {told['enrolled']} with enough stake; a draw needs {told['needed']}")
 
-    click.echo(f"{'head root':<12} {told['head_root']}")
+    click.echo(f"{'head root':<12} 0x{told['head_root']}")
     click.echo(
         f"{'escrow':<12} {in_ether(told['escrow_wei'])}, and {in_ether(told['owed_wei'])} earned but not pulled"
     )
@@ -146,9 +147,19 @@ def attempt_text(attempt: int) -> str:
 
 
 def show_terms(terms: Mapping[str, object]) -> None:
-    """A table of all terms, in the order of the contract."""
-    rows = [(term.name.replace("_", " "), _shown(term, terms[term.name]), term.help) for term in TERMS]
+    """Every term: digests in a line each, for they are as wide as a terminal, and a table of the others."""
+    digests = [term for term in TERMS if term.unit is Unit.DIGEST]
+    for term in digests:
+        click.echo(f"{_spaced(term):<15} {terms[term.name]}")
+        click.echo(f"{'':<15} {term.help}")
+
+    others = [term for term in TERMS if term not in digests]
+    rows = [(_spaced(term), _shown(term, terms[term.name]), term.help) for term in others]
     print_table(("term", "value", "what it is"), rows)
+
+
+def _spaced(term: Term) -> str:
+    return term.name.replace("_", " ")
 
 
 def _shown(term: Term, value: object) -> str:

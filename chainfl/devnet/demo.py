@@ -33,6 +33,7 @@ from chainfl.devnet.processes import (
     start_api,
     start_node,
     stop,
+    write_guest,
 )
 from chainfl.devnet.story import Story
 from chainfl.errors import InputError, LedgerError
@@ -71,6 +72,7 @@ class DemoResult:
     """Accuracies of other methods on the same data, where the story compares them."""
     home: str = ""
     dashboard: str = ""
+    people: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
@@ -110,6 +112,7 @@ def run_demo(
         if keep:
             stop(net, keep=["anvil"])
             result.dashboard = start_api(net, on_progress)
+            write_guest(net, result.people[0])
     except BaseException:
         # What is kept is a demonstration that went well, never half of one.
         stop(net)
@@ -165,7 +168,9 @@ def _play(net: Devnet, cast: Cast, on_progress: OnProgress) -> DemoResult:
 
     _follow(net, w3, reader, story, on_progress)
 
-    result = DemoResult([asdict(facts) for facts in story.rounds], terms.rule, home=net.home)
+    result = DemoResult(
+        [asdict(facts) for facts in story.rounds], terms.rule, home=net.home, people=cast.names
+    )
     result.convicted = [name for facts in story.rounds for name in facts.convicted]
     result.refused = [name for facts in story.rounds for name in facts.refused]
     _sum_up(net, w3, reader, names, result, on_progress)

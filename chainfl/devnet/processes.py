@@ -39,7 +39,7 @@ from chainfl.workflows.sponsor import Terms, check_terms, prepare_task
 CHAIN_ID = 31337
 PASSWORD = "devnet"
 PHASE_FLOOR = 1
-QUIET_SECONDS = 3.0
+QUIET_SECONDS = 10.0
 """A wait that is longer than this says that it goes on."""
 
 _FUNDS = 10_000 * ETHER
@@ -91,8 +91,8 @@ class Devnet:
         self.file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
 
-def guest_settings(net: Devnet) -> dict[str, object]:
-    """What a shell needs to take part as the guest, by the names of the settings."""
+def guest_settings(net: Devnet, key: str = "guest") -> dict[str, object]:
+    """What a shell needs to look around and act by a key of this net, by the names of the settings."""
     return {
         "RPC_URL": net.rpc_url,
         "CHAIN_ID": net.chain_id,
@@ -100,7 +100,7 @@ def guest_settings(net: Devnet) -> dict[str, object]:
         "FROM_BLOCK": net.from_block,
         "FACTORY": net.factory,
         "STORE": net.store,
-        "KEYSTORE": f"{net.home}/keys/guest.json",
+        "KEYSTORE": f"{net.home}/keys/{key}.json",
         "PASSWORD_FILE": f"{net.home}/password",
     }
 
@@ -111,11 +111,12 @@ def own_environment(net: Devnet) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in foreign}
 
 
-def write_guest(net: Devnet) -> Path:
-    """The guest's settings as a file to be read with `.`"""
+def write_guest(net: Devnet, key: str = "guest") -> Path:
+    """The settings as a file to be read with `.`"""
     path = Path(net.home) / "guest.env"
     lines = (
-        f"export CHAINFL_{name}={shlex.quote(str(value))}\n" for name, value in guest_settings(net).items()
+        f"export CHAINFL_{name}={shlex.quote(str(value))}\n"
+        for name, value in guest_settings(net, key).items()
     )
     path.write_text("".join(lines), encoding="utf-8")
     return path
@@ -307,7 +308,7 @@ def await_nodes(net: Devnet, people: Sequence[Person], on_progress: OnProgress, 
         now = time.monotonic()
         if len(waiting) < before or now - said >= QUIET_SECONDS:
             on_progress(
-                f"{len(people) - len(waiting)} of {len(people)} nodes are ready, after {now - began:.0f} s"
+                f"{len(people) - len(waiting)} of {len(people)} nodes ready, after {now - began:.0f} s"
             )
             said = now
 

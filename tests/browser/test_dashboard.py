@@ -449,6 +449,17 @@ def test_two_rounds_are_compared(visit: Open) -> None:
     expect(page.locator("tr", has_text="slashed")).to_contain_text("+1.0000 ETH")
 
 
+def test_an_amount_too_small_for_ether_is_counted_in_wei(visit: Open) -> None:
+    page = visit().see("#/")
+
+    shown = page.evaluate(
+        "async amounts => { const { eth } = await import("/static/format.js"); return amounts.map(eth); }",
+        ["0", "1", "-1", "999999999", "198000000000000000"],
+    )
+
+    assert shown == ["0 ETH", "1 wei", "-1 wei", "999,999,999 wei", "0.1980 ETH"]
+
+
 def test_the_finders_pay_is_part_of_what_it_earned(visit: Open, tmp_path: Path) -> None:
     noted = scene()
     finder = noted.net.task.by_id(Id(12)).address

@@ -59,6 +59,8 @@ BAD: tuple[tuple[str, int, str], ...] = (
     ("deploy --keystore {d}/none.json", 2, "chainfl keys new"),
     (f"deploy --keystore {{d}}/key.json {AWAY}", 5, "is it running, and is its address right?"),
     ("deploy --keystore {d}/key.json --seed-delay 99", 2, "1<=x<=64"),
+    ("deploy --keystore {d}/key.json --phase-floor 0", 2, "1<=x<=604800"),
+    ("deploy --keystore {d}/key.json --phase-floor 604801", 2, "1<=x<=604800"),
     ("deploy", 2, "--keystore"),
     ("devnet status --home {d}", 2, "chainfl devnet up"),
     ("devnet down --home {d}", 2, "chainfl devnet up"),

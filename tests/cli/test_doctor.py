@@ -87,6 +87,20 @@ def test_a_data_folder_is_listed(
     assert "mnist" in str(found["data"]["detail"])
 
 
+def test_a_program_that_fails_is_not_called_ok(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "solc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    monkeypatch.setenv("CHAINFL_SOLC", str(broken))
+
+    found = findings(capsys)
+
+    assert found["solc"]["found"] is False
+    assert found["solc"]["detail"] == f"does not run: {broken}"
+
+
 def test_a_variable_that_names_no_program_is_reported_not_raised(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,22 @@ def test_a_key_is_made_once_and_shown_without_its_password(
     assert unlock(key, "secret").address.hex() == made.strip()[2:].lower()
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o600, False)])
+def test_a_password_that_others_can_read_is_warned_of_when_the_key_is_made(
+    mode: int, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, password = tmp_path / "key.json", tmp_path / "password"
+    password.write_text("secret\n")
+    password.chmod(mode)
+
+    assert run(["keys", "new", str(key), "--password-file", str(password)]) == 0
+
+    said = capsys.readouterr()
+    assert len(said.out.split()) == 1
+    assert (f"warning: others on this machine can read {password}: chmod 600 {password}" in said.err) is warned
+    assert f"back up {key} and its password: nobody can restore either" in said.err
+
+
 def test_a_new_password_is_typed_twice_and_not_empty(
     tmp_path: Path, answers: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

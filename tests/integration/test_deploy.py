@@ -186,7 +186,7 @@ def test_a_file_of_another_chain_and_an_endpoint_of_another_chain_are_refused(
         with pytest.raises(LedgerError, match="serves chain 31337, but chain 1 is meant"):
             deploy(w3, sender, tmp_path / "x.json", 1, 1, list[str]().append)
         deploy(w3, sender, tmp_path / "x.json", 1, 31337, list[str]().append)
-        with pytest.raises(InputError, match="name another file"):
+        with pytest.raises(InputError, match="name another folder with --deployments"):
             deploy(w3, sender, tmp_path / "x.json", 60, 31337, list[str]().append)
 
 
@@ -260,6 +260,8 @@ def test_the_command_says_what_it_costs_refuses_another_chain_and_sends_only_wha
         spent = ETHER - w3.eth.get_balance(checksum(account))
         fund(w3, account, 1)
         again = answer([*opened, "--chain-id", "31337"], 0)
+        other = [word if word != "1" else "60" for word in arguments]
+        tried = answer([*other, "--dry-run"], 2)
 
         assert poor["ok"] is False
         assert "0.000000 ETH" in refused["error"]["message"]
@@ -269,6 +271,8 @@ def test_the_command_says_what_it_costs_refuses_another_chain_and_sends_only_wha
         assert 0 < spent <= int(planned["metrics"]["estimate_wei"])
         assert Path(done["metrics"]["file"]) == tmp_path / "deployments" / "31337.json"
         assert again["metrics"]["factory"] == done["metrics"]["factory"]
+        assert "floor 1 s" in tried["error"]["message"]
+        assert "this is chain 31337" in tried["error"]["message"]
         assert (again["metrics"]["transactions"], again["metrics"]["estimate_wei"]) == (0, "0")
 
 

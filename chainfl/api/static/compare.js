@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { shareText } from "./charts.js";
 import { card, chip, el, quiet, table, tag } from "./dom.js";
-import { count, DASH, duration, eth, ether, measureOf } from "./format.js";
+import { count, DASH, duration, eth, measureOf } from "./format.js";
 import { compareLink, roundLink, taskLink } from "./links.js";
 
 export async function comparePage(task, one, other) {
@@ -33,7 +33,7 @@ function numbers(blocks) {
   const money = (name, field) => {
     const [left, right] = blocks.map((block) => BigInt(block[field]));
     const more = right - left;
-    return [name, eth(left), eth(right), more === 0n ? "0" : `${more > 0n ? "+" : "−"}${ether(more > 0n ? more : -more)} ETH`];
+    return [name, eth(left), eth(right), more === 0n ? "0" : `${more > 0n ? "+" : "−"}${eth(more > 0n ? more : -more)}`];
   };
   const points = (value) => (measure.name === "accuracy" ? `${(100 * value).toFixed(2)} %` : measure.show(value));
   return [

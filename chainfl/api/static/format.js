@@ -13,7 +13,11 @@ export function ether(wei) {
   if (Math.abs(value) < 1e-4) return value.toExponential(2);
   return value.toLocaleString("en", { minimumFractionDigits: 4, maximumFractionDigits: 4 });
 }
-export const eth = (wei) => `${ether(wei)} ETH`;
+// Where the unit stands beside the number, dust is counted in wei: nobody reads 1.00e-18.
+export function eth(wei) {
+  const amount = BigInt(wei);
+  return amount > -1000000000n && amount < 1000000000n && amount !== 0n ? `${count(Number(amount))} wei` : `${ether(amount)} ETH`;
+}
 
 // Losses and distances: four digits that count.
 export function loss(value) {
