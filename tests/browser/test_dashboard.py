@@ -453,7 +453,7 @@ def test_an_amount_too_small_for_ether_is_counted_in_wei(visit: Open) -> None:
     page = visit().see("#/")
 
     shown = page.evaluate(
-        "async amounts => { const { eth } = await import("/static/format.js"); return amounts.map(eth); }",
+        "async amounts => { const { eth } = await import('/static/format.js'); return amounts.map(eth); }",
         ["0", "1", "-1", "999999999", "198000000000000000"],
     )
 
