@@ -20,10 +20,10 @@ WORD: Final = 32
 ENVELOPE_BYTES: Final = 115  # of a signed transaction without its calldata: fees, nonce, addresses, signature
 HEADER_BYTES: Final = 600
 
-# Seen once, by `chainfl demo` on anvil 1.7.1, 2026-11-18: six deployments, and one task created.
-DEPLOY_GAS: Final = 21_326_431
-CREATE_GAS: Final = 541_087
-SEEN: Final = "2026-11-18"
+# Seen once, by `chainfl demo` on anvil 1.7.1, 2026-11-19: six deployments, and one task created.
+DEPLOY_GAS: Final = 23_630_148
+CREATE_GAS: Final = 568_079
+SEEN: Final = "2026-11-19"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ CARDS: Final = (
     Card("Tally", "Committee", ("reveals the scores",)),
     Card("Tally", "Contract", ("turns scores into", "shares, integers", "of sum 2³¹"), "chain"),
     Card("Propose", "Miner", ("adds updates up", "by shares, posts", "the new root")),
-    Card("Challenge", "Committee", ("redoes the sum,", "attests", "or objects")),
+    Card("Challenge", "Committee", ("redoes the sum,", "attests or objects")),
     Card("Challenge", "Anybody", ("one transaction", "proves one wrong", "parameter"), "proof"),
     Card("Challenge", "Contract", ("re-executes it,", "slashes the liar"), "chain"),
 )
@@ -170,7 +170,7 @@ def _ends() -> list[str]:
         ("good", _centre("Workers"), ("Final", "a new head,", "pay is credited")),
         ("bad", _centre("Miner"), ("Void", "the head stays")),
     )
-    shapes = []
+    shapes = [f'<text class="phase" x="{x}" y="44" text-anchor="middle">End</text>']
     for kind, y, lines in ends:
         shapes.append(
             f'<rect class="{kind}" x="{x - 55}" y="{y - 30}" width="110" height="60" rx="12" stroke-width="1.5"/>'

@@ -14,7 +14,7 @@ function frame(label, rounds, ticks, y, text) {
       svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(tick), y2: y(tick) }),
       svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, text(tick)),
     ]),
-    svg("text", { x: LEFT - 8, y: H - 8, "text-anchor": "end" }, "round"),
+    svg("text", { x: LEFT - 8, y: H - 3, "text-anchor": "end" }, "round"),
     rounds.map((number, at) => (at % every ? null : svg("text", { x: x(at), y: H - 8, "text-anchor": "middle" }, String(number)))));
 }
 
