@@ -96,6 +96,8 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
     dashboard = answer.metrics["dashboard"]
     if dashboard is not None:
         click.echo(f"dashboard: {dashboard}; end it with: chainfl devnet down --home {home}")
-        click.echo(f"ask the chain yourself: . {home}/guest.env, then chainfl audit verify or chainfl task show")
+        click.echo(
+            f"ask the chain yourself: . {home}/guest.env, then chainfl audit verify or chainfl task show"
+        )
     click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
     click.echo(f"  chainfl simulate --replay {home}/trace.json --participants {home}/participants.json")

@@ -81,7 +81,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         longest = max(map(len, cells))
         is_name = number == 0 and longest <= _NAME_WIDTH
         natural.append(longest)
-        least.append(longest if is_name else max(len(word) for cell in cells for word in cell.split() or [""]))
+        least.append(
+            longest if is_name else max(len(word) for cell in cells for word in cell.split() or [""])
+        )
     for row in rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
 

@@ -123,8 +123,7 @@ def simulate(
 
 def _is_selfish(name: str) -> bool:
     """Whether the preset is one of selfish learning; a name of neither kind is refused with the list of all."""
-    from chainfl.sim.presets import PRESETS
-    from chainfl.sim.selfish import SELFISH
+    from chainfl.sim.presets import PRESETS, SELFISH
 
     every = {*PRESETS, *SELFISH}
     if name not in every:
@@ -421,8 +420,7 @@ def _show(answer: Report, facts: list["RoundMetrics"]) -> None:
 
 
 def _list_presets(as_json: bool) -> int:
-    from chainfl.sim.presets import PRESETS
-    from chainfl.sim.selfish import SELFISH
+    from chainfl.sim.presets import PRESETS, SELFISH
 
     presets = {name: as_plain(each) for name, each in PRESETS.items()}
     answer = report(

@@ -21,7 +21,8 @@ from chainfl.learning.recipe import Recipe
 from chainfl.learning.trainer import Trainer
 from chainfl.sim.dealing import ReplayParticipant
 from chainfl.sim.experiment import Selfish
-from chainfl.sim.selfish import SELFISH, SelfishSetup, play_selfish, set_up_selfish
+from chainfl.sim.presets import SELFISH
+from chainfl.sim.selfish import SelfishSetup, play_selfish, set_up_selfish
 from chainfl.types import OnProgress
 from chainfl.workflows.sponsor import Terms
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from chainfl.errors import UnknownNameError
-from chainfl.learning.train import Recipe
+from chainfl.learning.recipe import Recipe
 from chainfl.names import unknown
-from chainfl.sim.experiment import Experiment
+from chainfl.sim.experiment import Experiment, Selfish
 
 _LH, _HH = "dirichlet:lambda=1", "dirichlet:lambda=0.1"
 
@@ -118,6 +118,53 @@ PRESETS: Final[Mapping[str, Experiment]] = {
     "fedrob-unbalanced": _fedrob("fedrob:b=2,alpha=0.88", "unbalanced:labels=5", 2, 0.15),
 }
 """Every preset. A flag beside it changes one thing: `--preset 3-LH --rule mean` is the paper's simple mean."""
+
+SELFISH: Final[Mapping[str, Selfish]] = {
+    "selfish-small": Selfish(
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=20,
+        external_samples=150,
+        clients=42,
+        rounds=30,
+        hostile=0.75,
+    ),
+    "selfish-story": Selfish(
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=20,
+        external_samples=150,
+        internal=3,
+        clients=12,
+        drawn=9,
+        budget=9,
+        rounds=20,
+        narrow=0.5,
+        hostile=0.34,
+    ),
+    "selfish-fashion": Selfish(
+        dataset="fashion-mnist",
+        method="softmax:beta=20",
+        partition="iid",
+        internal_samples=30,
+        external_samples=300,
+        clients=42,
+        rounds=150,
+        hostile=0.75,
+    ),
+    "varsel-small": Selfish(clients=30, budget=5, rounds=20),
+    "varsel-fashion": Selfish(dataset="fashion-mnist", partition="shards:per=2,size=500"),
+    "varsel-mnist": Selfish(
+        dataset="mnist", partition="shards:per=24,size=90,next=1", model="varsel-2nn", clients=25, budget=10
+    ),
+    "varsel-cifar": Selfish(
+        dataset="cifar10",
+        partition="shards:per=2",
+        model="varsel-cnn",
+        recipe=Recipe(learning_rate=0.03, batch=32, local_steps=3),
+    ),
+}
+"""The presets of selfish experiments; the method is chosen with `--rule`."""
 
 
 def preset(name: str) -> Experiment:

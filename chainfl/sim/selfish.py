@@ -31,6 +31,7 @@ from chainfl.protocol.varsel import varsel_shares, varsel_weights
 from chainfl.sim.experiment import Selfish as Selfish
 from chainfl.sim.experiment import parse_method
 from chainfl.sim.judged import judged_shares
+from chainfl.sim.presets import SELFISH
 from chainfl.sim.selfish_tests import tests_of
 from chainfl.sim.varsel import choose, step_shares
 from chainfl.types import TOTAL, WAD, Statistic
@@ -207,53 +208,6 @@ METHODS: Final[Mapping[str, Method]] = {
     "oracle": _oracle,
 }
 """The step of each method; the names are `SELFISH_METHODS`."""
-
-SELFISH: Final[Mapping[str, Selfish]] = {
-    "selfish-small": Selfish(
-        method="softmax:beta=20",
-        partition="iid",
-        internal_samples=20,
-        external_samples=150,
-        clients=42,
-        rounds=30,
-        hostile=0.75,
-    ),
-    "selfish-story": Selfish(
-        method="softmax:beta=20",
-        partition="iid",
-        internal_samples=20,
-        external_samples=150,
-        internal=3,
-        clients=12,
-        drawn=9,
-        budget=9,
-        rounds=20,
-        narrow=0.5,
-        hostile=0.34,
-    ),
-    "selfish-fashion": Selfish(
-        dataset="fashion-mnist",
-        method="softmax:beta=20",
-        partition="iid",
-        internal_samples=30,
-        external_samples=300,
-        clients=42,
-        rounds=150,
-        hostile=0.75,
-    ),
-    "varsel-small": Selfish(clients=30, budget=5, rounds=20),
-    "varsel-fashion": Selfish(dataset="fashion-mnist", partition="shards:per=2,size=500"),
-    "varsel-mnist": Selfish(
-        dataset="mnist", partition="shards:per=24,size=90,next=1", model="varsel-2nn", clients=25, budget=10
-    ),
-    "varsel-cifar": Selfish(
-        dataset="cifar10",
-        partition="shards:per=2",
-        model="varsel-cnn",
-        recipe=Recipe(learning_rate=0.03, batch=32, local_steps=3),
-    ),
-}
-"""The presets of selfish experiments; the method is chosen with `--rule`."""
 
 
 def selfish_with(name: str, changes: Mapping[str, Any]) -> Selfish:

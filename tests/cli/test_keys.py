@@ -51,7 +51,9 @@ def test_a_password_that_others_can_read_is_warned_of_when_the_key_is_made(
 
     said = capsys.readouterr()
     assert len(said.out.split()) == 1
-    assert (f"warning: others on this machine can read {password}: chmod 600 {password}" in said.err) is warned
+    assert (
+        f"warning: others on this machine can read {password}: chmod 600 {password}" in said.err
+    ) is warned
     assert f"back up {key} and its password: nobody can restore either" in said.err
 
 

@@ -32,7 +32,7 @@ def test_the_list_shows_the_parameters_of_rules_that_a_contract_plays(
 
 @pytest.mark.parametrize("rule", ["softmax:samples=1", "fedavg:samples=1", "median:b=1", "varsel:alpha=1"])
 def test_a_parameter_that_would_change_nothing_is_refused(rule: str) -> None:
-    with pytest.raises(InputError, match="no parameter of rule .* is called"):
+    with pytest.raises(InputError, match=r"no parameter of rule .* is called"):
         parse_rule(rule)
 
 
@@ -76,7 +76,12 @@ def test_no_cell_is_cut_off_in_any_terminal(
 ) -> None:
     """Columns whose words together are almost as wide as the terminal: their shares used to exceed it."""
     monkeypatch.setenv("COLUMNS", str(width))
-    row = ("ok", "solc", "0.8.37+commit.f401782d.Emscripten.clang", "compiling contracts (the wheel carries them)")
+    row = (
+        "ok",
+        "solc",
+        "0.8.37+commit.f401782d.Emscripten.clang",
+        "compiling contracts (the wheel carries them)",
+    )
 
     print_table(("", "what", "found", "for"), [row])
 

@@ -82,6 +82,8 @@ WORKING = {
     "model verify": ["model", "verify", "model.safetensors"],
     "rules": ["rules"],
     "data list": ["data", "list"],
+    "simulate --list": ["simulate", "--list"],
+    "experiment list": ["experiment", "list"],
 }
 
 

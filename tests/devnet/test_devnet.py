@@ -97,9 +97,7 @@ def test_who_waits_for_nodes_is_told_that_the_wait_goes_on(
     monkeypatch.setattr(processes, "QUIET_SECONDS", 0.0)
     processes.await_nodes(net, [processes.Person("p01")], listen)
 
-    assert [line.partition(",")[0] for line in said] == ["0 of 1 nodes ready"] * 2 + [
-        "1 of 1 nodes ready"
-    ]
+    assert [line.partition(",")[0] for line in said] == ["0 of 1 nodes ready"] * 2 + ["1 of 1 nodes ready"]
 
 
 def test_a_process_that_has_ended_and_is_not_collected_does_not_run() -> None:

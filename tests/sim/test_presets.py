@@ -9,9 +9,9 @@ import pytest
 from chainfl.errors import InputError
 from chainfl.learning.datasets import SOURCES
 from chainfl.sim.experiment import Experiment
-from chainfl.sim.presets import PRESETS
+from chainfl.sim.presets import PRESETS, SELFISH
 from chainfl.sim.run import play
-from chainfl.sim.selfish import SELFISH, play_selfish, set_up_selfish
+from chainfl.sim.selfish import play_selfish, set_up_selfish
 from chainfl.sim.simulation import set_up
 from chainfl.sim.terms import outside_bounds
 

@@ -14,10 +14,10 @@ from chainfl.sim import selfish_dir
 from chainfl.sim.experiment import SELFISH_METHODS
 from chainfl.sim.experiments.cells import Cell
 from chainfl.sim.judged import judged_shares, judges_of
+from chainfl.sim.presets import SELFISH
 from chainfl.sim.runfiles import METRICS
 from chainfl.sim.selfish import (
     METHODS,
-    SELFISH,
     Selfish,
     first_progress,
     play_selfish,
