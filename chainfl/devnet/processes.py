@@ -208,6 +208,8 @@ def fund(w3: Web3, account: Address, wei: int) -> None:
 def make_keys(home: Path, names: Sequence[str]) -> dict[str, Path]:
     """An encrypted key for each name, under the devnet's password. Light encryption: these keys hold nothing."""
     keys = {}
+    # Where the folder lies in somebody's repository, `git add .` leaves keys and password alone.
+    (home / ".gitignore").write_text("*\n", encoding="utf-8")
     password = home / "password"
     password.touch(0o600)
     password.write_text(PASSWORD + "\n", encoding="utf-8")

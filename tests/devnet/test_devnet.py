@@ -44,6 +44,19 @@ def test_the_guests_file_sets_what_a_node_and_its_commands_need(tmp_path: Path) 
     assert required <= names
 
 
+def test_keys_of_a_devnet_inside_a_repository_are_ignored_by_git(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    home = tmp_path / ".chainfl" / "devnet"
+    home.mkdir(parents=True)
+
+    processes.make_keys(home, ["guest"])
+
+    shown = subprocess.run(
+        ["git", "-C", tmp_path, "status", "--porcelain"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == ""
+
+
 def test_a_shell_that_was_a_guest_elsewhere_decides_nothing_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
