@@ -83,7 +83,7 @@ def test_the_text_of_a_rule_sets_every_other_term_that_the_model_does_not() -> N
         ("krum:f=3", "tolerated", 3),
         ("multi-krum:m=4", "selected", 4),
         ("committee-near:keep=0.25", "keep", WAD // 4),
-        ("mean:samples=1", "by_samples", True),
+        ("committee-near:samples=1", "by_samples", True),
         ("mean:unique=0", "unique_roots", False),
         ("committee-far:redraw=7", "redraw_every", 7),
         ("varsel:budget=3", "budget", 3),
