@@ -173,6 +173,7 @@ def _check(plan: "Plan", most: int, as_json: bool) -> int:
 def _estimate(plan: "Plan", as_json: bool) -> int:
     """What is left to run and how long it takes; exit code 1 where cells cannot be run."""
     from chainfl.sim.experiments.estimate import estimate
+    from chainfl.sim.experiments.runner import duration
 
     narrate(f"playing two rounds of a few cells of each group on {plan.jobs} cores")
     groups, impossible = estimate(plan)
@@ -201,7 +202,7 @@ def _estimate(plan: "Plan", as_json: bool) -> int:
 
     def show(_: Report) -> None:
         print_table(("group", "cells", "left", "seconds a cell", "core-minutes"), rows)
-        click.echo(f"{whole / 60:.0f} core-minutes, {whole / 60 / plan.jobs:.0f} min on {plan.jobs} cores")
+        click.echo(f"{whole / 60:.1f} core-minutes, {duration(whole / plan.jobs)} on {plan.jobs} cores")
 
     return finish(report("experiment-estimate", metrics, ok=not impossible), as_json, show)
 

@@ -12,7 +12,7 @@ from chainfl import names
 from chainfl.errors import InputError, UnknownNameError
 from chainfl.learning.compute import check_fits
 from chainfl.learning.dataset import Dataset
-from chainfl.learning.models import ConvNet, DenseNet, LastWord, ModelSpec
+from chainfl.learning.models import ConvNet, DenseNet, LastWord, ModelSpec, WordBag
 
 MOST_PARAMETERS: Final = 1 << 24
 """64 MiB of float32; a larger network comes as an app or from a package."""
@@ -56,7 +56,18 @@ def _lstm_spec(name: str, values: Values) -> ModelSpec:
     return ModelSpec(name, build, "tokens", (values["length"],), classes, words)
 
 
+def _bag_spec(name: str, values: Values) -> ModelSpec:
+    """Which of `words` words stand among `length` tokens (0 is padding); `hidden=0` is logistic regression."""
+    words, hidden, classes = (values[key] for key in ("words", "hidden", "classes"))
+    widths = (words, *([hidden] if hidden else []), classes)
+
+    _bound(name, sum((wide + 1) * narrow for wide, narrow in itertools.pairwise(widths)))
+    build = lambda: WordBag(words, hidden, classes)  # noqa: E731 - a recipe, not a name
+    return ModelSpec(name, build, "tokens", (values["length"],), classes, words)
+
+
 _FAMILIES: Final[Mapping[str, tuple[Callable[[str, Values], ModelSpec], Mapping[str, float]]]] = {
+    "bag": (_bag_spec, {"length": 80, "words": 100, "hidden": 16, "classes": 2}),
     "dense": (
         _dense_spec,
         {"inputs": 0, "height": 0, "width": 0, "channels": 1, "hidden": 64, "classes": 10},
@@ -68,7 +79,7 @@ _FAMILIES: Final[Mapping[str, tuple[Callable[[str, Values], ModelSpec], Mapping[
 
 
 def family_spec(name: str) -> ModelSpec:
-    """The model that `dense:…`, `conv:…` or `lstm:…` describes.
+    """The model that `dense:…`, `conv:…`, `lstm:…` or `bag:…` describes.
 
     Raises:
         UnknownNameError: no such family or number; lists the known ones.
@@ -77,7 +88,7 @@ def family_spec(name: str) -> ModelSpec:
     family, given = names.parse_call("model", name, {each: known for each, (_, known) in _FAMILIES.items()})
     make, defaults = _FAMILIES[family]
     for key, value in given.items():
-        least = 0 if key == "hidden" and family == "dense" else min(1, int(defaults[key]))
+        least = 0 if key == "hidden" and family in ("bag", "dense") else min(1, int(defaults[key]))
         if not least <= value <= MOST_PARAMETERS or value != int(value):
             raise InputError(f"model {name!r}: {key} must be a whole number, {least}…{MOST_PARAMETERS}")
     return make(name, {key: int(value) for key, value in given.items()})

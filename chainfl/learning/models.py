@@ -23,7 +23,7 @@ from chainfl.learning.convolve import conv_pool_relu, conv_relu
 from chainfl.learning.wide import is_wide, wide_dense, wide_slopes
 
 GROUP: Final = "chainfl.models"
-FAMILY_NAMES: Final = ("conv", "dense", "lstm")
+FAMILY_NAMES: Final = ("bag", "conv", "dense", "lstm")
 """Models whose numbers stand behind the name, as in `dense:inputs=20,classes=3` (`families`)."""
 
 Flat: TypeAlias = NDArray[np.float32]
@@ -150,6 +150,22 @@ class LastWord(nn.Module):
         """Class scores."""
         outputs_BLH, _ = self.lstm(self.embedding(x_BL))
         scores: Tensor = self.dense(outputs_BLH[:, -1])
+        return scores
+
+
+class WordBag(nn.Module):
+    """Dense layers over which words a text has, wherever and however often they stand."""
+
+    def __init__(self, words: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.words = words
+        self.dense = _dense(words, *([hidden] if hidden else []), classes)
+
+    def forward(self, x_BL: Tensor) -> Tensor:
+        """Class scores."""
+        has_BW = torch.zeros(len(x_BL), self.words, device=x_BL.device).scatter_(1, x_BL, 1.0)
+        has_BW[:, 0] = 0.0  # padding
+        scores: Tensor = self.dense(has_BW)
         return scores
 
 

@@ -1,10 +1,13 @@
 """Reports as blocks: a heading, text, a table, pictures; the same blocks are written as Markdown and as HTML."""
 
 import html
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 Row = tuple[str, ...]
+
+_CODE = re.compile("`([^`]+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,14 @@ def as_html(blocks: Sequence[Block]) -> str:
     )
 
 
+def _as_code(text: str) -> str:
+    """What stands between backticks, as code."""
+    return _CODE.sub(r"<code>\1</code>", text)
+
+
 def _html(block: Block) -> list[str]:
     lines = [f"<h{block.level}>{html.escape(block.title)}</h{block.level}>"]
-    lines += [f"<p>{html.escape(text)}</p>" for text in block.text]
+    lines += [f"<p>{_as_code(html.escape(text))}</p>" for text in block.text]
     if block.columns:
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in block.columns)
         rows = [

@@ -12,7 +12,9 @@ from chainfl.learning.compute import batch_of
 from chainfl.learning.dataset import Samples
 from chainfl.learning.datasets import load
 from chainfl.learning.families import MOST_PARAMETERS, check_dataset, fitting
+from chainfl.learning.recipe import Recipe
 from chainfl.sim.experiment import Experiment
+from chainfl.sim.run import play
 from chainfl.sim.simulation import set_up
 
 
@@ -31,6 +33,8 @@ from chainfl.sim.simulation import set_up
             2,
             30 * 4 + 32 * (4 + 8 + 2) + 32 * (8 + 8 + 2) + 9 * 2,
         ),
+        ("bag:length=20,words=30,hidden=8,classes=3", (20,), 3, 31 * 8 + 9 * 3),
+        ("bag:length=20,words=30,hidden=0", (20,), 2, 31 * 2),
     ],
 )
 def test_a_name_with_numbers_is_a_model(name: str, shape: tuple[int, ...], classes: int, size: int) -> None:
@@ -53,7 +57,7 @@ def blank_samples(spec: models.ModelSpec) -> Samples:
     ("name", "says"),
     [
         ("dense:inputs=7,hiddn=3", r"no parameter of model dense is called 'hiddn'; there are: .*'hidden'"),
-        ("dens:inputs=7", "no model is called 'dens:inputs=7'; there are: .*conv, .*dense, .*lstm"),
+        ("dens:inputs=7", "no model is called 'dens:inputs=7'; there are: .*bag, .*conv, .*dense, .*lstm"),
         ("dense", "give either inputs, or height and width"),
         ("dense:inputs=7,height=3,width=2", "give either inputs, or height and width"),
         ("dense:height=3", "give either inputs, or height and width"),
@@ -65,6 +69,8 @@ def blank_samples(spec: models.ModelSpec) -> Samples:
         ("conv:side=3", "side must be at least 4"),
         ("conv:side=4000", "parameters, at most"),
         ("lstm:words=16777216,embedding=16777216", "parameters, at most"),
+        ("bag:words=16777216,hidden=16", "parameters, at most"),
+        ("bag:words=0", "words must be a whole number, 1"),
     ],
 )
 def test_numbers_that_describe_no_network_are_refused_before_anything_is_built(name: str, says: str) -> None:
@@ -105,3 +111,50 @@ def test_tokens_that_a_model_does_not_know_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"knows tokens 0…48, a sample has 49; lstm:length=20,words=50,"):
         check_dataset("lstm:length=20,words=49", load(f"npz:{tmp_path / 'own.npz'}"))
+
+
+def test_a_bag_of_words_sees_which_words_a_text_has_and_neither_order_nor_padding_nor_number() -> None:
+    model = models.build("bag:length=6,words=9,hidden=4,classes=3", seed=5)
+
+    one, other, third = model(torch.tensor([[0, 0, 3, 8, 3, 5], [8, 5, 3, 0, 0, 0], [0, 0, 3, 8, 3, 6]]))
+
+    assert torch.equal(one, other)
+    assert not torch.equal(one, third)
+
+
+def test_a_bag_of_words_adds_up_what_each_word_says() -> None:
+    model = models.build("bag:length=4,words=9,hidden=0,classes=2", seed=5)
+    layer = model.get_submodule("dense.0")
+
+    scores = model(torch.tensor([[0, 2, 3, 7], [0, 0, 0, 0]]))
+
+    weight, bias = layer.weight, layer.bias
+    expected = torch.stack([weight[:, [2, 3, 7]].sum(1) + bias, bias])
+    torch.testing.assert_close(scores, expected)
+
+
+def test_a_bag_of_words_learns_in_a_simulation(tmp_path: Path) -> None:
+    rng = np.random.Generator(np.random.Philox(4))
+    label = np.arange(240) % 2
+    x = rng.integers(4, 30, (240, 10))
+    x[:, 0] = 2 + label
+    np.savez(tmp_path / "own.npz", x=x, y=label)
+
+    facts = list(
+        play(
+            set_up(
+                Experiment(
+                    dataset=f"npz:{tmp_path / 'own.npz'}",
+                    model="bag:length=10,words=30,classes=2",
+                    recipe=Recipe(learning_rate=0.3, local_epochs=4, batch=8),
+                    participants=8,
+                    committee=3,
+                    rounds=4,
+                )
+            ),
+            [],
+        )
+    )
+
+    assert facts[-1].accuracy is not None
+    assert facts[-1].accuracy > 0.9

@@ -18,6 +18,7 @@ from chainfl.sim.experiments.cells import Cell, expand
 from chainfl.sim.experiments.check import impossible_cells
 from chainfl.sim.experiments.claims import judge
 from chainfl.sim.experiments.estimate import estimate
+from chainfl.sim.experiments.figures import draw_figures
 from chainfl.sim.experiments.report import blocks_of
 from chainfl.sim.experiments.results import pack, read_results
 from chainfl.sim.experiments.runner import CELLS, Plan, open_run, run_campaign
@@ -293,6 +294,19 @@ def test_what_is_wrong_in_a_file_is_named_before_anything_runs(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_reason_is_named_once_for_all_the_cells_that_have_it(tmp_path: Path) -> None:
+    text = SMALL.replace('"mean"]', '"krum:f=9"]\npartition = ["iid", "shards:per=9000"]')
+
+    with pytest.raises(InputError) as caught:
+        run_here(text, tmp_path / "run")
+
+    said = str(caught.value)
+    assert said.count("Krum needs at least f + 3 = 12 updates") == 1
+    assert "smaller committee (and 1 more)" in said
+    assert said.count("shards: 8 clients with 9000") == 1
+    assert said.startswith("6 cells cannot be run: mine/all rule=softmax partition=shards:per=9000 seed=0: ")
+
+
 def test_impossible_cells_can_be_left_out(tmp_path: Path) -> None:
     ran = run_here(SMALL.replace('"mean"]', '"krum:f=9"]'), tmp_path, skip_impossible=True)
 
@@ -533,6 +547,43 @@ def test_a_report_shows_means_spread_and_both_measures_and_survives_packing(tmp_
     assert "| softmax | 85.0 ± 7.1 | 86.0 ± 7.1 |" in whole
     assert "last: holds" in whole
     assert "best: holds" in whole
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("mine", SMALL, "chainfl experiment run mine.toml"),
+        (
+            "mine",
+            SMALL.replace("[axes]", "[sizes.small]\nrounds = 1\n[axes]"),
+            "chainfl experiment run mine.toml --size small",
+        ),
+        ("sabfl", shipped()["sabfl"], "chainfl experiment run sabfl --size small"),
+    ],
+)
+def test_a_report_says_what_runs_it(tmp_path: Path, name: str, text: str, says: str) -> None:
+    open_run(Plan(parse(name, text), "small", tmp_path))
+
+    head = blocks_of(read_results(tmp_path))[:1]
+
+    assert f"`{says}`: 0 of " in as_markdown(head)
+    assert f"<code>{says}</code>: 0 of " in as_html(head)
+
+
+def test_a_grid_too_large_for_one_picture_is_drawn_in_several(tmp_path: Path) -> None:
+    axes = 'rule = ["softmax", "mean"]\nhostile = [0.0, 0.1, 0.2]\nbatch = [8, 16, 32, 64]'
+    plan = Plan(parse("mine", SMALL.replace('rule = ["softmax", "mean"]', axes)), "small", tmp_path)
+    open_run(plan)
+    for cell in expand(plan.campaign, "small")[0]:
+        shown = {"measures": {"last": 0.5, "best": 0.6}, "series": {"accuracy": [0.4, 0.6]}}
+        plain = {"key": cell.key(), **shown, "outside_bounds": None, "seconds": 1.0}
+        (tmp_path / CELLS / f"{cell.key()}.json").write_text(json.dumps(plain))
+
+    written = draw_figures(read_results(tmp_path), tmp_path / "figures")
+
+    assert len(written["all"]) == 12
+    assert "figures/all-0.1-16-accuracy.svg" in written["all"]
+    assert all((tmp_path / each).stat().st_size > 1000 for each in written["all"])
 
 
 def test_a_report_escapes_what_a_file_says(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Pictures of a run's groups: accuracy by round with the spread over seeds, and values along an axis (extra `plot`)."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ _SERIES = {
 }
 
 _MOST_LINES = 20
-"""More lines than this in one picture tell nothing apart; the tables have them."""
+"""More lines than this in one picture tell nothing apart: a picture for each combination of the axes but the first."""
+
+_MOST_PICTURES = 12
+"""More pictures than this of one group nobody looks at; the tables have what they would show."""
 
 
 def draw_figures(results: Results, folder: Path) -> dict[str, list[str]]:
@@ -43,16 +47,27 @@ def draw_figures(results: Results, folder: Path) -> dict[str, list[str]]:
             _along_axis(figure.subplots(), results, name, rows)
             written.setdefault(name, []).append(_save(figure, folder, f"{name}-axis", group.title))
             continue
-        if len(rows) > _MOST_LINES:
-            continue
-
-        for series, label in _SERIES.items():
-            if not any(results.series(name, dict(labels), series) for labels in rows):
-                continue
-            figure = Figure(figsize=(7, 4))
-            _by_round(figure.subplots(), results, name, rows, series, label)
-            written.setdefault(name, []).append(_save(figure, folder, f"{name}-{series}", group.title))
+        for others, some in _apart(rows):
+            for series, label in _SERIES.items():
+                if not any(results.series(name, dict(labels), series) for labels in some):
+                    continue
+                figure = Figure(figsize=(7, 4))
+                _by_round(figure.subplots(), results, name, some, series, label)
+                stem = "-".join((name, *others, series))
+                title = ", ".join((group.title, *others))
+                written.setdefault(name, []).append(_save(figure, folder, stem, title))
     return written
+
+
+def _apart(rows: Sequence[Labels]) -> list[tuple[tuple[str, ...], list[Labels]]]:
+    """The rows of each picture, after the labels that they share where one picture would hold too many."""
+    if len(rows) <= _MOST_LINES:
+        return [((), list(rows))]
+    pictures: dict[tuple[str, ...], list[Labels]] = {}
+    for labels in rows:
+        pictures.setdefault(tuple(label for _, label in labels[1:]), []).append(labels)
+    few_lines = all(len(some) <= _MOST_LINES for some in pictures.values())
+    return list(pictures.items()) if few_lines and len(pictures) <= _MOST_PICTURES else []
 
 
 def _by_round(
@@ -75,10 +90,13 @@ def _by_round(
 
 
 def _along_axis(axes: Any, results: Results, name: str, rows: Sequence[Labels]) -> None:
-    """A line for each label of the first axis, over the values of the second."""
-    first, second, *_ = results.campaign.groups[name].axes
-    for label in dict.fromkeys(dict(labels)[first] for labels in rows):
-        points = [labels for labels in rows if dict(labels)[first] == label]
+    """A line for each label of the first axis, and of a third and more, over the values of the second."""
+    _, second, *_ = results.campaign.groups[name].axes
+    lines: dict[str, list[Labels]] = {}
+    for labels in rows:
+        line = " ".join(label for axis, label in labels if axis != second)
+        lines.setdefault(line, []).append(labels)
+    for label, points in lines.items():
         values = [results.values(name, dict(labels), "last") for labels in points]
         axes.errorbar(
             [dict(labels)[second] for labels in points],
@@ -103,7 +121,7 @@ def _save(figure: Any, folder: Path, stem: str, title: str) -> str:
         axes.tick_params(axis="x", rotation=20)
     figure.subplots_adjust(left=0.1, right=0.76, top=0.92, bottom=0.15)
     figure.legend(loc="center left", bbox_to_anchor=(0.77, 0.5), frameon=False, fontsize="x-small")
-    name = stem.replace("/", "-") + ".svg"
+    name = re.sub(r"[^\w.+-]", "-", stem) + ".svg"
     # The same numbers give the same bytes, so that a page's figures can be compared.
     with rc_context({"svg.hashsalt": "chainfl", "svg.fonttype": "none"}):
         figure.savefig(folder / name, metadata={"Date": None, "Creator": None})

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from chainfl.sim.experiments.campaign import shipped
 from chainfl.sim.experiments.claims import Verdict, judge
 from chainfl.sim.experiments.results import Labels, Results, mean, spread
 from chainfl.sim.experiments.tables import table_of
@@ -31,13 +32,20 @@ def _head(results: Results) -> Block:
     seeds = sorted({cell.seed for cell in finished})
     said = [
         campaign.about,
-        f"`chainfl experiment run {campaign.name} --size {results.size}`: {done} of {len(results.cells)} cells, "
+        f"`{_command(results)}`: {done} of {len(results.cells)} cells, "
         f"seeds {', '.join(map(str, seeds)) or 'none'}, {results.seconds() / 60:.0f} core-minutes; "
         f"{'; '.join(str(results.about.get(each, '')) for each in ('machine', 'chainfl'))}; "
         f"begun {results.about.get('started', '')}.",
         *(f"Outside the contract's bounds: {line}." for line in results.outside()),
     ]
     return Block(campaign.title, [text for text in said if text], level=1)
+
+
+def _command(results: Results) -> str:
+    """What runs these cells: a campaign of the package by its name, another by its file."""
+    campaign = results.campaign
+    name = campaign.name if campaign.name in shipped() else f"{campaign.name}.toml"
+    return f"chainfl experiment run {name}" + (f" --size {results.size}" if campaign.sizes else "")
 
 
 def _claims_block(verdicts: Sequence[Verdict]) -> Block:

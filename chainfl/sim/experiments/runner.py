@@ -188,8 +188,15 @@ def _outcomes(plan: Plan, cells: Sequence[Cell]) -> Iterable[Outcome] | Iterator
 
 
 def _refusal(impossible: dict[str, str]) -> str:
-    shown = [f"{name}: {why}" for name, why in list(impossible.items())[:5]]
-    more = f"; and {len(impossible) - 5} more" if len(impossible) > 5 else ""
+    """Each reason once, with the first cell that has it: one mistake in a file is one of hundreds of cells."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in impossible.items():
+        by_reason.setdefault(why, []).append(name)
+    shown = [
+        f"{name}: {why}{f' (and {len(alike)} more)' if alike else ''}"
+        for why, (name, *alike) in list(by_reason.items())[:5]
+    ]
+    more = f"; and {len(by_reason) - 5} more reasons" if len(by_reason) > 5 else ""
     count = f"{len(impossible)} cell{'s' if len(impossible) > 1 else ''}"
     return f"{count} cannot be run: {'; '.join(shown)}{more} (--skip-impossible runs the others)"
 
@@ -198,7 +205,7 @@ def _line(number: int, total: int, outcome: Outcome, seconds: float) -> str:
     """How far the run is, what the cell showed, and how long the rest will take."""
     left = seconds / number * (total - number)
     shown = f"FAILED: {outcome.error}" if outcome.result is None else _shown(outcome.result["measures"])
-    return f"{number}/{total}, {_duration(left)} left: {outcome.cell.name}: {shown}"
+    return f"{number}/{total}, {duration(left)} left: {outcome.cell.name}: {shown}"
 
 
 def _shown(measures: dict[str, Any]) -> str:
@@ -207,5 +214,6 @@ def _shown(measures: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in measures.items())
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """For people: seconds up to a minute and a half, then minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
