@@ -63,7 +63,7 @@ class Results:
         return None if why is None else str(why)
 
     def seconds(self) -> float:
-        """The time of all finished cells together."""
+        """The processor time of all finished cells together."""
         return sum(float(each["seconds"]) for each in self.found.values())
 
     def outside(self) -> list[str]:
