@@ -14,6 +14,7 @@ from scripts.benches._gas_node import TRANSACTION_GAS
 from scripts.benches._list_gas import enrolments_gas
 from scripts.benches._operator_gas import operated_gas
 from scripts.benches.gas import TRANSACTION_BYTES, largest_proof_gas, round_gas
+from scripts.benches.keys import ACCOUNTS, LIST_SLACK, OPERATOR_GAS
 
 SNAPSHOT = Path(__file__).resolve().parents[2] / "contracts" / "snapshots" / "round.json"
 SLACK = 0.02
@@ -51,7 +52,6 @@ OPERATORS = {
     "commitUpdate": "a worker's operator commits to its update",
     "revealUpdate": "a worker's operator opens its commitment",
 }
-OPERATOR_GAS = 2_300
 
 
 @pytest.mark.slow
@@ -62,13 +62,9 @@ def test_an_operator_pays_one_cold_read_more_than_an_owner_where_nobody_has_one(
         assert 0 < operator[name] - owner[name] <= OPERATOR_GAS, sentence
 
 
-LIST = 2**16
-LIST_SLACK = 0.15
-
-
 @pytest.mark.slow
 def test_a_proof_of_a_long_list_makes_an_enrolment_at_most_15_percent_dearer() -> None:
-    freely, by_proof = enrolments_gas(LIST)
+    freely, by_proof = enrolments_gas(ACCOUNTS)
 
     assert freely < by_proof <= (1 + LIST_SLACK) * freely
 
