@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +149,8 @@ class SimulationResult:
     def __repr__(self) -> str:
         """In one line: how many rounds, how good, which model."""
         last = self.rounds[-1]
-        quality = f"loss {last.loss}" if last.accuracy is None else f"accuracy {last.accuracy:.4f}"
+        loss = "none" if last.loss is None else f"{last.loss:.4f}"
+        quality = f"loss {loss}" if last.accuracy is None else f"accuracy {last.accuracy:.4f}"
         return f"<SimulationResult: {len(self.rounds)} rounds, {quality}, model root {self.model_root}>"
 
 
@@ -204,7 +206,7 @@ def _played(opened: OpenRun, track: str | None, on_round: OnRound | None) -> Sim
 
 
 def _experiment(preset: str | None, settings: Settings) -> Experiment:
-    known = {each.name for each in (*fields(Experiment), *fields(Recipe))} - {"recipe"}
+    known = {each.name: each.type for each in (*fields(Experiment), *fields(Recipe)) if each.name != "recipe"}
     changes: dict[str, Any] = dict(settings)
     for name in changes:
         if name not in known:
@@ -216,8 +218,31 @@ def _experiment(preset: str | None, settings: Settings) -> Experiment:
     if isinstance(config := changes.get("app_config"), Mapping):
         changes["app_config"] = ",".join(f"{name}={value}" for name, value in config.items())
 
+    changes = {name: _of_kind(name, value, known[name]) for name, value in changes.items()}
     start = preset_called(preset) if preset is not None else Experiment()
     return with_changes(start, changes)
+
+
+def _of_kind(name: str, value: object, kind: object) -> object:
+    """The value as a setting of this kind holds it; numpy's numbers are numbers.
+
+    Raises:
+        InputError: it is of another kind, such as a text for a number.
+    """
+    kinds = get_args(kind) or (kind,)
+    if value is None and type(None) in kinds:
+        return None
+    if isinstance(value, bool | np.bool_):
+        if bool in kinds:
+            return bool(value)
+    elif int in kinds and isinstance(value, Integral):
+        return int(value)
+    elif float in kinds and isinstance(value, Real):
+        return float(value)
+    elif str in kinds and isinstance(value, str):
+        return value
+    wanted = {int: "a whole number", float: "a number", bool: "True or False"}.get(kinds[0], "a text")
+    raise InputError(f"{name} must be {wanted}, not {value!r}")
 
 
 def _text(path: AnyPath | None) -> str | None:

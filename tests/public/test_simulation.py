@@ -145,6 +145,12 @@ def test_a_preset_is_changed_by_settings() -> None:
         ({"preset": "fast"}, "no preset is called 'fast'"),
         ({"app": "nowhere.py"}, "nowhere.py"),
         ({"app": APP, "batch": 3}, "--batch is for built-in models"),
+        ({"rounds": "3"}, "rounds must be a whole number, not '3'"),
+        ({"participants": 12.5}, "participants must be a whole number, not 12.5"),
+        ({"hostile": "half"}, "hostile must be a number, not 'half'"),
+        ({"local_steps": True}, "local_steps must be a whole number, not True"),
+        ({"rule": 3}, "rule must be a text, not 3"),
+        ({"beyond_contract": "yes"}, "beyond_contract must be True or False, not 'yes'"),
         ({"track": "board"}, "give tensorboard:DIR or mlflow:URI"),
     ],
 )
@@ -154,6 +160,13 @@ def test_what_does_not_fit_is_chainfls_own_error(settings: dict[str, Any], says:
 
     assert isinstance(refused.value, chainfl.ChainflError)
     assert says in str(refused.value)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    few = SMALL | Settings(rounds=np.int64(1), learning_rate=np.float32(0.1), local_steps=None)  # type: ignore[typeddict-item]
+    found = chainfl.simulate(**few)
+
+    assert (found.experiment.rounds, type(found.experiment.recipe.learning_rate)) == (1, float)
 
 
 def test_type_checkers_know_every_setting() -> None:
