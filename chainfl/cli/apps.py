@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -9,8 +10,8 @@ from typing import Final
 import click
 
 from chainfl.cli.output import finish, json_option, print_table
-from chainfl.errors import InputError
-from chainfl.report import Report, report
+from chainfl.errors import AppError, InputError
+from chainfl.report import Report, narrate, report
 
 TEMPLATES: Final = ("vision", "text", "tabular", "lora")
 FIRST: Final = {"lora": "python NAME/make_base.py"}
@@ -109,9 +110,11 @@ def check(
     """
     from chainfl.learning.app import load_app
     from chainfl.learning.appconfig import parse_changes
-    from chainfl.learning.check import WRONG, Trial, check_app
+    from chainfl.learning.calls import time_limit
+    from chainfl.learning.check import RUN, WRONG, Trial, check_app
 
-    found = load_app(file, parse_changes(app_config), seed)
+    with time_limit(seconds, "import"):
+        found = load_app(file, parse_changes(app_config), seed)
     findings = list(check_app(found, Trial(dataset, samples, seconds, scale, threads)))
     metrics = {
         "app": found.name,
@@ -120,7 +123,15 @@ def check(
     }
     answer = report("app-check", metrics, ok=all(each.verdict != WRONG for each in findings), seed=seed)
     rows = [(each.check, each.verdict, each.text) for each in findings]
-    return finish(answer, as_json, lambda _: _show_check(found.digest, rows))
+
+    # As any other command that ran into it would: one line on stderr, and the exit code of a wrong input.
+    failed = [each.text for each in findings if each.check == RUN]
+    if failed:
+        answer = replace(answer, error=AppError(failed[0]))
+    code = finish(answer, as_json, lambda _: _show_check(found.digest, rows))
+    for text in failed:
+        narrate(f"error: {text}")
+    return code
 
 
 def _show_check(digest: str, rows: list[tuple[str, str, str]]) -> None:

@@ -21,6 +21,7 @@ from chainfl.report import Report, report
 if TYPE_CHECKING:
     from chainfl.chain.keys import LocalSigner
     from chainfl.codec.model_file import ModelFile
+    from chainfl.learning.app import App
 
 
 @click.group(epilog="Example: chainfl model export --task 0x… --store dir:./store --out model.safetensors")
@@ -83,12 +84,18 @@ def export(
     if app is not None:
         require_package("torch", "train")  # before a model is fetched, not after
     signer = _signer(keystore, password_file)
-    exported = export_model(task.open_reader(), open_store(store), out.name, number, signer, limits)
+    reader, blobs = task.open_reader(), open_store(store)
+    exported = export_model(reader, blobs, out.name, number, signer, limits)
     beside = write_export(exported, out)
 
     # After the file that can be proven: the other formats are for use, and no proof covers them.
     if app is not None:
-        _write_more(app, exported.file, dataset, peft, onnx)
+        from chainfl.blobs import get_manifest
+        from chainfl.learning.app import load_app
+        from chainfl.learning.taskapp import settings_of
+
+        found = load_app(app, *settings_of(get_manifest(blobs, reader.task.config.manifest)))
+        _write_more(found, exported.file, dataset, peft, onnx)
 
     metrics = {
         "file": str(out),
@@ -103,17 +110,15 @@ def export(
 
 
 def _write_more(
-    app: str, file: "ModelFile", dataset: str | None, peft: Path | None, onnx: Path | None
+    app: "App", file: "ModelFile", dataset: str | None, peft: Path | None, onnx: Path | None
 ) -> None:
     """The same model in the formats of other libraries, built by its app."""
-    from chainfl.learning.app import load_app
     from chainfl.learning.exported import write_onnx, write_peft
 
-    found = load_app(app)
     if peft is not None:
-        write_peft(found, file, peft)
+        write_peft(app, file, peft)
     if onnx is not None:
-        write_onnx(found, file, dataset, onnx)
+        write_onnx(app, file, dataset, onnx)
 
 
 def _signer(keystore: Path | None, password_file: Path | None) -> "LocalSigner | None":

@@ -5,6 +5,7 @@ defaults fit; `parameters(model)`, `base()` and `config` if wanted. Shapes: K mo
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chainfl.codec import records
+from chainfl.codec.scores import WORST_LOSS
 from chainfl.errors import AppError, LengthError, RecordError
 from chainfl.learning import defaults
 from chainfl.learning.appconfig import read_config
@@ -34,6 +36,9 @@ from chainfl.learning.source import Source, find_source, load_module
 FUNCTIONS: Final = ("model", "data", "train", "score", "parameters", "base")
 NEEDED: Final = ("model", "data")
 
+_USUAL_CONFIG: Final = "__chainfl_config__"
+"""Where a module keeps its config as it was written: one that is installed may be loaded with other values again."""
+
 _log = logging.getLogger("chainfl.app")
 
 
@@ -43,11 +48,16 @@ class App:
     def __init__(self, source: Source, module: ModuleType, changes: Mapping[str, Any], seed: int = 0) -> None:
         self.source, self.seed = source, seed
         self.functions = _functions(source, module)
-        self.config = read_config(source, getattr(module, "config", None), changes)
+        # The app's own functions see what the sponsor set, too: `model()` takes no context.
+        usual = vars(module).setdefault(_USUAL_CONFIG, getattr(module, "config", None))
+        self.config = read_config(source, usual, changes)
+        if self.config is not None:
+            vars(module)["config"] = self.config
         self.told: dict[str, float] = {}
         """What the last `train` returned."""
         self._idle: dict[str, tuple[nn.Module, dict[str, Tensor]]] = {}
         self._lock = threading.Lock()
+        self._warned = False
         self._layout: records.Layout | None = None
 
     @property
@@ -143,7 +153,8 @@ class App:
             load(self.tensors(network), head_D)
             network.train()
             context = Context.seeded(place, job.seed, round_, self.config, self._say)
-            with guarded(self.source, "train()"), seeded(job.seed, place, job.threads or 1):
+            calling = guarded(self.source, "train()"), seeded(job.seed, place, job.threads or 1)
+            with calling[0], calling[1], torch.enable_grad():
                 told = self.functions["train"](network, job.samples, context)
             self.told = numbers(self.source, "train()", told)
 
@@ -173,6 +184,7 @@ class App:
                 with calling[0], calling[1], torch.no_grad():
                     answer = self.functions["score"](network, job.samples, context)
                 found.append(self._as_score(answer))
+                self._warn_of(found[-1])
         return tuple(found)
 
     def tensors(self, network: nn.Module) -> list[tuple[str, Tensor]]:
@@ -211,12 +223,20 @@ class App:
                     "parts in one real tensor (torch.view_as_complex makes it complex in forward)"
                 )
 
+    def __repr__(self) -> str:
+        """In one line: which app, of which source."""
+        return f"<App {self.name}, digest {self.digest}>"
+
     def _say(self, text: str) -> None:
         _log.info("%s: %s", self.name, text)
 
     def _as_score(self, answer: Any) -> Score:
         if isinstance(answer, Score):
-            return replace(answer, metrics=numbers(self.source, "score()'s metrics", answer.metrics))
+            if not 0 <= answer.correct <= answer.samples:
+                raise AppError(
+                    f"{self.source.main}: score() gives {answer.correct} correct of {answer.samples} samples"
+                )
+            return replace(answer, metrics=numbers(self.source, "score()", answer.metrics))
         if isinstance(answer, Tensor) and answer.numel() == 1:
             answer = answer.item()
         if isinstance(answer, int | float | np.floating) and not isinstance(answer, bool):
@@ -224,6 +244,12 @@ class App:
         raise AppError(
             f"{self.source.main}: score() returns a {type(answer).__name__}; return the mean loss, or chainfl.Score"
         )
+
+    def _warn_of(self, score: Score) -> None:
+        """Say once that a loss counts as the worst: on chain there is no other place for it."""
+        if not self._warned and (why := misfit(score.loss)) is not None:
+            self._warned = True
+            _log.warning("%s: score() %s: it counts as the worst", self.name, why)
 
     def _layout_of(self, network: nn.Module) -> records.Layout:
         """The trained tensors, and the integer buffers that are named and not aggregated."""
@@ -261,6 +287,19 @@ def load_app(where: str, changes: Mapping[str, Any] | None = None, seed: int = 0
     """
     source = find_source(where)
     return App(source, load_module(source), changes or {}, seed)
+
+
+def misfit(loss: float) -> str | None:
+    """Why a loss that is a number has no place on chain; None where it has one, and for what is no number."""
+    if not math.isfinite(loss):
+        return None
+    if loss < 0:
+        return f"is {loss:.6g}, and less than 0 has no place on chain: add a constant that keeps it above"
+    if loss * 1e12 >= WORST_LOSS:
+        return (
+            f"is {loss:.6g}, and {WORST_LOSS / 1e12:.6g} is the most that has a place on chain: scale it down"
+        )
+    return None
 
 
 def trained_tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:

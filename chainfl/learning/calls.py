@@ -1,5 +1,6 @@
 """Calling a user's code: seeded, with a fixed number of threads, its errors told in one line."""
 
+import os
 import random
 import resource
 import signal
@@ -49,6 +50,11 @@ class Context:
         return cls(device, seed, round_, config, log, torch.Generator().manual_seed(seed))
 
 
+_OURS: Final = str(Path(__file__).parent) + os.sep
+AGAIN_AFTER: Final = 1.0
+"""Seconds until a call that caught the end of its time is ended again."""
+
+
 class TimeUp(BaseException):
     """The time of a call is over; no `except Exception` of the user's keeps it from ending."""
 
@@ -57,7 +63,8 @@ class TimeUp(BaseException):
 def time_limit(seconds: float, what: str) -> Iterator[None]:
     """End what runs inside when the time is up; only the main thread of a process can do so, others run on.
 
-    A long call into compiled code is ended when it comes back to Python.
+    A long call into compiled code is ended when it comes back to Python. A bare `except:` that catches the end is
+    ended in its own lines, where nothing catches it; a second one around the first gets the next.
 
     Raises:
         AppError: the time was up.
@@ -66,13 +73,20 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
         yield
         return
 
+    rings = 0
+    told = f"{what} has not ended after {seconds:.3g} s"
+
     def ring(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise TimeUp(f"{what} has not ended after {seconds:.3g} s")
+        nonlocal rings
+        del number
+        rings += 1
+        if rings > 1 and not _end_next_lines(frame, told):
+            return
+        raise TimeUp(told)
 
     # Python delivers signals to the main thread only.
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    before, traced_before = signal.signal(signal.SIGALRM, ring), sys.gettrace()
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_AFTER)
     try:
         yield
     except TimeUp as error:
@@ -80,6 +94,33 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        if rings > 1:
+            sys.settrace(traced_before)
+
+
+def _end_next_lines(frame: FrameType | None, told: str) -> bool:
+    """Raise TimeUp in the next line, too, that runs in a frame of the user's: that of its `except:`.
+
+    False where what runs is ours, here: it puts things back as they were, and is to finish.
+    """
+
+    def end(frame: FrameType, event: str, argument: object) -> Any:
+        del frame, argument
+        if event == "line":
+            raise TimeUp(told)
+        return end
+
+    users = []
+    while frame is not None and not frame.f_code.co_filename.startswith(_OURS):
+        users.append(frame)
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_filename == __file__:
+        return False
+
+    for each in users:
+        each.f_trace = end
+    sys.settrace(lambda *_: None)
+    return True
 
 
 @contextmanager
@@ -94,6 +135,10 @@ def guarded(source: Source, doing: str) -> Iterator[None]:
     try:
         with _memory_bounded():
             yield
+    except AppError as error:
+        if str(source.main) in str(error):
+            raise
+        raise AppError(f"{source.main}: {doing}: {error}") from error  # from one of the defaults
     except ChainflError:
         raise
     except (Exception, SystemExit, TimeUp) as error:
@@ -125,8 +170,17 @@ def seeded(seed: int, device: torch.device, threads: int) -> Iterator[None]:
         torch.set_rng_state(before[2])
         torch.use_deterministic_algorithms(strict_before, warn_only=warns_before)
         _DETERMINISTIC.fill_uninitialized_memory = filling_before
-        if threads != threads_before:
+        if torch.get_num_threads() != threads_before:  # the user's code may have set them too
             torch.set_num_threads(threads_before)
+
+
+def warm_up() -> None:
+    """Load what torch loads at its first step, in seconds: it is not the time of the app that is tried next."""
+    with seeded(0, torch.device("cpu"), 1):
+        weight = torch.nn.Parameter(torch.zeros(1))
+        optimiser = torch.optim.SGD([weight], 0.1)
+        weight.sum().backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
 
 
 @contextmanager
@@ -186,12 +240,21 @@ def numbers(source: Source, doing: str, told: Any) -> dict[str, float]:
     if told is None:
         return {}
     try:
-        return {str(name): _number(value) for name, value in dict(told).items()}
+        pairs = dict(told).items()
     except (TypeError, ValueError):
-        kind = type(told).__name__
         raise AppError(
-            f"{source.main}: {doing} returns a {kind}; return nothing, or a dict of numbers by name"
+            f"{source.main}: {doing} returns a {type(told).__name__}; return nothing, or a dict of numbers by name"
         ) from None
+
+    found: dict[str, float] = {}
+    for name, value in pairs:
+        try:
+            found[str(name)] = _number(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise AppError(
+                f"{source.main}: {doing} gives {name!r} as a {type(value).__name__}; give a number"
+            ) from None
+    return found
 
 
 def _number(value: Any) -> float:

@@ -13,8 +13,9 @@ import torch
 
 from chainfl.codec.vector import decode, encode
 from chainfl.errors import AppError, ParameterRangeError
-from chainfl.learning.app import App, flatten, load
-from chainfl.learning.calls import Context, guarded, seeded, time_limit
+from chainfl.learning import defaults
+from chainfl.learning.app import App, flatten, load, misfit
+from chainfl.learning.calls import Context, guarded, seeded, time_limit, warm_up
 from chainfl.learning.learner import Flat, Job
 from chainfl.learning.rehearsal import encoded, tensor_at
 from chainfl.learning.samples import Partition, count, first, take
@@ -22,6 +23,8 @@ from chainfl.learning.samples import Partition, count, first, take
 OK: Final = "ok"
 NOTE: Final = "note"
 WRONG: Final = "wrong"
+RUN: Final = "run"
+"""The finding that ends a rehearsal: the app's code failed, or the next step would make no sense."""
 LOOKED_AT: Final = 8
 """Samples that are compared before and after training."""
 _SEED: Final = 1
@@ -50,17 +53,21 @@ class Trial:
 
 def check_app(app: App, trial: Trial) -> Iterator[Finding]:
     """Rehearse the app on a few of its samples; each finding comes as it is made, one that ends it all is the last."""
+    warm_up()
     try:
         yield from _check(app, trial)
     except AppError as error:
-        yield Finding("run", WRONG, str(error))
+        yield Finding(RUN, WRONG, str(error))
 
 
 def _check(app: App, trial: Trial) -> Iterator[Finding]:
     with time_limit(trial.seconds, f"{app.source.main}: model()"):
         first_D = app.initial()
     yield Finding("model", OK, _model_text(app))
-    yield _range(app, first_D, trial.scale)
+    fits = _range(app, first_D, trial.scale)
+    yield fits
+    if fits.verdict == WRONG:
+        return  # there is no head to train
     yield _aliased(app, first_D)
 
     with time_limit(trial.seconds, f"{app.source.main}: data()"):
@@ -151,13 +158,21 @@ def _train(app: App, head_D: Flat, job: Job, trial: Trial, train_on: Any) -> Any
         text += f", about {seconds * whole / part:.3g} s on all {whole}"
     told = ", ".join(f"{name} {value:.4g}" for name, value in app.told.items())
 
-    yield Finding("train", OK, f"{text}{'; ' + told if told else ''}")
+    yield Finding("train", OK, f"{text}{'; ' + told if told else ''}{_default(app, 'train')}")
     yield Finding(
         "memory",
         OK,
         f"training took {max(0, _peak() - before) / _MIB:.0f} MiB more, {_peak() / _MIB:.0f} in all",
     )
     return update_D, seconds
+
+
+def _default(app: App, name: str) -> str:
+    return (
+        f"; by the default {name}() of a classifier, the app has none"
+        if app.functions[name] is getattr(defaults, name)
+        else ""
+    )
 
 
 def _untouched(before: tuple[bytes, bytes], after: bytes) -> Finding:
@@ -225,9 +240,14 @@ def _score(app: App, models: list[Flat], job: Job, trial: Trial) -> Iterator[Fin
         )
         return
 
+    for number, loss in enumerate(losses):
+        if (number == 0 or loss < 0) and (why := misfit(loss)) is not None:
+            yield Finding("score", WRONG, f"the loss {why}; as it is, validators would post the worst")
+            return
+
     shown = f"loss {losses[0]:.4g} before and {losses[1]:.4g} after training, {seconds:.2f} s a model"
     counted = f", {scores[1].correct} of {scores[1].samples} correct" if scores[1].samples else ""
-    yield Finding("score", OK, shown + counted)
+    yield Finding("score", OK, shown + counted + _default(app, "score"))
 
     # Validators judge the same model on the same samples: a score that moves would look like a lie.
     if again.loss != losses[0]:

@@ -32,7 +32,8 @@ def flat_of(app: App, file: ModelFile) -> Flat:
     """
     if app.layout.tensors != file.layout.tensors:
         name = _first_other(app, file)
-        raise InputError(f"the file is no model of app {app.name}: {name} differs in name or shape")
+        hint = "" if app.config is None else "; a task's own --app-config may change shapes"
+        raise InputError(f"the file is no model of app {app.name}: {name} differs in name or shape{hint}")
     return decode(file.vector, file.about.s)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from chainfl.codec.vector import Vector, decode, encode
 from chainfl.errors import AppError, ParameterRangeError
-from chainfl.learning.app import App
-from chainfl.learning.calls import time_limit
+from chainfl.learning.app import App, misfit
+from chainfl.learning.calls import time_limit, warm_up
 from chainfl.learning.learner import Flat
 from chainfl.learning.samples import count, first
 from chainfl.learning.score import Score
@@ -35,6 +35,7 @@ def rehearse_app(trainer: Trainer, head_D: Flat, config: TaskConfig) -> None:
     small = trainer.on(first(trainer.train_on, SAMPLES), first(trainer.held_out, SAMPLES))
     what = f"{app.source.main}: a rehearsal of train() on {small.samples} samples"
 
+    warm_up()
     started = time.perf_counter()
     with time_limit(config.train_seconds, what):
         update_D = encoded(app, small.train(head_D, 0), config.scale)
@@ -89,6 +90,10 @@ def check_scores(app: App, scores: tuple[Score, ...], again: Score, rule: Rule) 
     file = app.source.main
     if not math.isfinite(scores[0].loss):
         raise AppError(f"{file}: score() of the first model is {scores[0].loss}; it must be a number")
+    for number, score in enumerate(scores):
+        # What has trained too fast may be far out; the first model has to have its place.
+        if (number == 0 or score.loss < 0) and (why := misfit(score.loss)) is not None:
+            raise AppError(f"{file}: score() {why}")
     if scores[-1].loss != again.loss and not (math.isnan(again.loss) and math.isnan(scores[-1].loss)):
         raise AppError(
             f"{file}: score() says {scores[-1].loss} and then {again.loss} of the same model: it must not depend on "

@@ -7,7 +7,9 @@ import importlib
 import importlib.util
 import sys
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType, TracebackType
 from typing import Final
 
@@ -87,7 +89,9 @@ def load_module(source: Source) -> ModuleType:
         raise AppError(f"{error.filename}:{error.lineno}: {error.msg}") from error
     except ChainflError:
         raise
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, and the end of its time
         raise failure(source, "import", error) from error
 
 
@@ -133,10 +137,7 @@ def _of_file(path: Path) -> Source:
 
 def _of_module(name: str) -> Source:
     """An installed module: the digest covers every `.py` file of its package."""
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        found = None
+    found = _spec_of(name)
     if found is None or found.origin is None or not found.origin.endswith(".py"):
         raise AppError(f"app {name!r}: no such file, and no such module is installed here")
     main = Path(found.origin).resolve()
@@ -145,6 +146,34 @@ def _of_module(name: str) -> Source:
         return Source(name, main, {main.name: main.read_bytes()}, main.parent, name)
     files = {path.relative_to(package).as_posix(): path.read_bytes() for path in package.rglob("*.py")}
     return Source(name, main, files, package, name)
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Where a module is; looking runs the packages that it is in.
+
+    Raises:
+        AppError: one of them does not run, or needs what is not installed.
+        ToolMissingError: what it needs comes with an extra of this one.
+    """
+    try:
+        return importlib.util.find_spec(name)
+    except ValueError:
+        return None
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if not missing or f"{name}.".startswith(f"{missing}."):
+            return None
+        package = missing.partition(".")[0]
+        needed = f"app {name!r}: needs {package}, which is not installed"
+        if package in EXTRA_OF:
+            raise ToolMissingError(f"{needed}: {pip_install(EXTRA_OF[package])}") from error
+        raise AppError(f"{needed} here") from error
+    except (Exception, SystemExit) as error:
+        steps = [step for step in extract_tb(error.__traceback__) if not step.filename.startswith("<")]
+        told = " ".join(str(error).split()) or "no message"
+        raise AppError(
+            f"{steps[-1].filename}:{steps[-1].lineno}: import: {type(error).__name__}: {told[:500]}"
+        ) from error
 
 
 def _package_folder(name: str) -> Path | None:

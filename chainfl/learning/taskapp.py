@@ -7,7 +7,7 @@ installed, if it is the same, or if the operator said that its own may run inste
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from chainfl.codec.manifest import AnyManifest, AppManifest, BaseFile
 from chainfl.errors import InputError
@@ -49,6 +49,11 @@ def task_app(manifest: AppManifest, where: str, accepted: str | None = None) -> 
     app = App(source, load_module(source), of_values(manifest.config), manifest.seed)
     check_base(manifest.base, app.base_files())
     return app
+
+
+def settings_of(manifest: AnyManifest) -> tuple[dict[str, Any], int]:
+    """What the sponsor set for the task's app, and the seed of its first model: its module is built with both."""
+    return (of_values(manifest.config), manifest.seed) if is_app(manifest) else ({}, 0)
 
 
 def name_base(files: Iterable[Path]) -> tuple[BaseFile, ...]:

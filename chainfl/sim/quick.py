@@ -236,4 +236,6 @@ def _say_left_out(task: Task, errors: Mapping[Id, ParameterRangeError]) -> None:
         return
     id_, error = next(iter(errors.items()))
     others = f" and of {len(errors) - 1} more" if len(errors) > 1 else ""
-    _log.warning("round %d: the update of %d%s is left out: %s", task.round.number, id_, others, error)
+    _log.warning(
+        "round %d: the update of participant %d%s is left out: %s", task.round.number, id_, others, error
+    )

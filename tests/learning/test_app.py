@@ -1,5 +1,6 @@
 """Apps: learning that users bring. Each is a real file, loaded and run as a node does."""
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -194,6 +195,29 @@ def test_an_installed_package_is_an_app_and_its_digest_covers_all_its_files(
     assert load_app("mylearning_a.vision").digest != app.digest
 
 
+PACKAGES = {
+    "raises": ("raise RuntimeError('out of order')", r"__init__.py:1: import: RuntimeError: out of order"),
+    "needs what is not there": (
+        "import nonsense_package",
+        r"'broken.mine': needs nonsense_package, which is not",
+    ),
+    "is sound": ("", r"'broken.mine': no such file, and no such module"),
+}
+
+
+@pytest.mark.parametrize("what", PACKAGES)
+def test_a_package_that_does_not_run_is_told_from_a_module_that_is_not_there(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init, says = PACKAGES[what]
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text(init)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(AppError, match=says):
+        load_app("broken.mine")
+
+
 def test_a_sponsor_sets_the_config_and_it_reaches_the_context(tmp_path: Path) -> None:
     app = load_app(write(tmp_path), {"rate": "0.5", "epochs": "1", "shifts": "false"})
     assert (app.config.rate, app.config.epochs, app.config.shifts) == (0.5, 1, False)
@@ -204,6 +228,21 @@ def test_a_sponsor_sets_the_config_and_it_reaches_the_context(tmp_path: Path) ->
     ):
         with pytest.raises(AppError, match=says):
             load_app(write(tmp_path), changes)
+
+
+def test_an_installed_module_that_is_loaded_again_has_its_own_config_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = PLAIN.replace("nn.Dropout(0.5)", "nn.Dropout(config.rate)")
+    assert text != PLAIN
+    (tmp_path / "own_config.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    rates = []
+    for given in ({"rate": "0.25"}, {}, {"rate": "0.75"}):
+        layers = load_app("own_config", given).build().modules()
+        rates.append(next(layer.p for layer in layers if isinstance(layer, torch.nn.Dropout)))
+    assert rates == [0.25, 0.01, 0.75]
 
 
 def test_two_functions_are_enough_for_a_classifier(tmp_path: Path) -> None:
@@ -228,6 +267,11 @@ BAD = {
     "a name that is no function": ("def score(", "score = 3\ndef other(", "score is a int, not a function"),
     "does not parse": ("def model():", "def model(:", "invalid syntax"),
     "fails at import": ("config = Config()", "config = 1 / 0", r"mine.py:\d+: import: ZeroDivisionError"),
+    "ends the process at import": (
+        "config = Config()",
+        "raise SystemExit(3)",
+        r"mine.py:\d+: import: SystemExit: 3",
+    ),
     "needs what is not there": ("import random\n", "import nonsense_package\n", "needs nonsense_package"),
     "config of a list": ("rate: float = 0.01", "rate: tuple = ()", "config.rate is a tuple"),
 }
@@ -271,12 +315,33 @@ LATE = {
         "    while True:\n        try:\n            x.sum()\n        except Exception:\n            pass\n    ctx.log(",
         "not ended after",
     ),
+    "never ends and catches even what is no exception": (
+        "    ctx.log(",
+        "    while True:\n        try:\n            x.sum()\n        except:\n            pass\n    ctx.log(",
+        r"mine.py:\d+: train\(\): .* not ended",
+    ),
+    "never ends and suppresses all": (
+        "    ctx.log(",
+        "    from contextlib import suppress\n    while True:\n        with suppress(BaseException):\n"
+        "            x.sum()\n    ctx.log(",
+        r"mine.py:\d+: train\(\): .* not ended",
+    ),
+    "more correct than there are": (
+        "return chainfl.Score",
+        "return chainfl.Score(1.0, 5, 4) or chainfl.Score",
+        "5 correct of 4",
+    ),
+    "train tells words": (
+        'return {"train loss": loss.item()}',
+        'return {"train loss": "low"}',
+        "gives 'train loss' as a str; give a number",
+    ),
     "data gives one thing": ("return (x[10:], y[10:]), (x[:10], y[:10])", "return x", "return two things"),
     "data gives nothing": ("(x[:10], y[:10])", "(x[:0], y[:0])", "no samples held out"),
     "score measures words": (
         '{"seed": ctx.seed}',
         '{"seed": "many"}',
-        "score\\(\\)'s metrics returns a dict",
+        r"score\(\) gives 'seed' as a str; give a number",
     ),
     "score gives text": ("return chainfl.Score", 'return "good" or chainfl.Score', "return the mean loss"),
 }

@@ -16,6 +16,7 @@ from chainfl.errors import AppError, InputError
 from chainfl.learning.app import App, load_app
 from chainfl.learning.exported import network_of, score_file, write_onnx, write_peft
 from chainfl.learning.learner import Job
+from chainfl.learning.taskapp import manifest_of, settings_of
 
 APP = """
 import torch
@@ -81,6 +82,41 @@ def test_another_apps_model_is_refused_by_the_tensors_name(app: App, tmp_path: P
 
     with pytest.raises(InputError, match=r"no model of app other: 5\.bias differs"):
         score_file(load_app(str(tmp_path / "other.py")), file, None, 0, 1)
+
+
+SHAPED = """
+from dataclasses import dataclass
+from torch import nn
+
+
+@dataclass
+class Config:
+    width: int = 4
+
+
+config = Config()
+
+
+def model():
+    return nn.Linear(config.width, 2)
+
+
+def data(where):
+    raise RuntimeError("not asked for")
+"""
+
+
+def test_what_the_sponsor_set_shapes_the_model_and_is_read_from_the_tasks_manifest(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SHAPED)
+    where = str(tmp_path / "mine.py")
+    sponsors = load_app(where, {"width": "6"}, 7)
+    task = manifest_of(sponsors, score_samples=5, scale=20)
+    u_D = encode(sponsors.initial(), 20)
+    file = ModelFile(u_D, sponsors.layout, About(31337, bytes(20), 0, merkle.root(u_D), 20))
+
+    with pytest.raises(InputError, match="weight differs in name or shape; a task's own --app-config may"):
+        network_of(load_app(where), file)
+    assert network_of(load_app(where, *settings_of(task)), file).in_features == 6
 
 
 def test_the_onnx_file_gives_the_same_answers_for_any_size_of_a_batch(

@@ -132,6 +132,16 @@ BAD = {
         "    return float('nan') * functional.",
         "first model is nan",
     ),
+    "a score below 0": (
+        "    return functional.",
+        "    return -1 * functional.",
+        "less than 0 has no place on chain",
+    ),
+    "a score too large": (
+        "    return functional.",
+        "    return 1e9 * functional.",
+        "1.84467e.07 is the most",
+    ),
     "wrong shapes": ("nn.Linear(4, 2)", "nn.Linear(5, 2)", "app.py:.*mat1 and mat2"),
 }
 
@@ -166,6 +176,14 @@ FOUND = {
         "    return functional.cross_entropy(model(x), y)\n",
         "    calls.append(1)\n    return functional.cross_entropy(model(x), y) + len(calls)\n",
         "score again",
+        WRONG,
+    ),
+    "a score below 0": ("    return functional.", "    return -1 * functional.", "score", WRONG),
+    "a score too large": ("    return functional.", "    return 1e9 * functional.", "score", WRONG),
+    "values that the encoding cannot hold": (
+        "    return nn.Linear(4, 2)\n",
+        "    net = nn.Linear(4, 2)\n    net.weight.data += 1e6\n    return net\n",
+        "range",
         WRONG,
     ),
     "training that changes": (

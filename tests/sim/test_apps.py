@@ -1,6 +1,7 @@
 """Apps in the simulator: templates and examples run, the same seed gives the same roots, errors are one line."""
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ def test_honest_training_that_gives_no_numbers_is_told_in_one_line_a_round(
     assert [one["outcome"] for one in told["metrics"]["rounds"]] == ["void", "void"]
     lines = [each.getMessage() for each in caplog.records if "left out" in each.getMessage()]
     assert len(lines) == 2
-    assert lines[0].startswith("round 1: the update of ")
+    assert lines[0].startswith("round 1: the update of participant ")
     assert "is nan" in lines[0]
 
 
@@ -227,8 +228,32 @@ def test_a_check_answers_by_exit_code_and_names_the_digest(
 
     app.write_text(app.read_text().replace("optimiser.step()", "model[0].bias.data += float('nan')"))
     code, told = answer(capsys, "app", "check", str(app), "--samples", "64")
-    assert code == 1
+    assert code == 2
     assert "0.bias" in told["metrics"]["findings"][-1]["text"]
+    assert "0.bias" in told["error"]["message"]
+
+
+def test_a_check_ends_as_other_commands_do_where_the_users_code_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = Path(new(tmp_path, "tabular", capsys))
+    sound = app.read_text()
+
+    app.write_text(sound.replace("optimiser.step()", "raise KeyError('oops')"))
+    assert run(["app", "check", str(app), "--samples", "64"]) == 2
+    assert re.search(
+        r"^error: \S+app.py:\d+: train\(\): KeyError: 'oops'$", capsys.readouterr().err, re.MULTILINE
+    )
+
+    app.write_text(sound.replace("config = Config()", "while True:\n    pass"))
+    assert run(["app", "check", str(app), "--seconds", "1"]) == 2
+    assert re.search(
+        r"^error: \S+app.py:\d+: import has not ended after 1 s$", capsys.readouterr().err, re.MULTILINE
+    )
+
+    app.write_text(sound.replace("functional.mse_loss(answers, y).item()", "-1.0"))
+    assert run(["app", "check", str(app), "--samples", "64"]) == 1
+    assert "less than 0 has no place on chain" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow
