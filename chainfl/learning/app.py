@@ -55,9 +55,9 @@ class App:
             vars(module)["config"] = self.config
         self.told: dict[str, float] = {}
         """What the last `train` returned."""
-        self._idle: dict[str, tuple[nn.Module, dict[str, Tensor]]] = {}
+        self._idle: dict[str, tuple[nn.Module, dict[str, Tensor], dict[str, int]]] = {}
         self._lock = threading.Lock()
-        self._warned = False
+        self._warned = self._warned_of_frozen = False
         self._layout: records.Layout | None = None
 
     @property
@@ -264,19 +264,38 @@ class App:
 
     @contextmanager
     def _borrowed(self, device: torch.device) -> Iterator[nn.Module]:
-        """The model to load vectors into, built once; what it counts beside the vector starts anew each time."""
+        """The model to load vectors into, built once; what it holds beside the vector is as built each time."""
         with self._lock:
             held = self._idle.pop(str(device), None)
             if held is None:
                 network = self.build().to(device)
-                held = network, {name: each.clone() for name, each in _integers(network).items()}
-            network, counters = held
+                counted = {name: each.clone() for name, each in _integers(network).items()}
+                held = network, counted, self._frozen(network)
+            network, counters, frozen = held
             with torch.no_grad():
                 for name, each in _integers(network).items():
                     each.copy_(counters[name])
             network.zero_grad(set_to_none=True)
             yield network  # after an error the model is dropped: it may hold half a state
-            self._idle[str(device)] = held
+            changed = [name for name, version in self._frozen(network).items() if frozen.get(name) != version]
+            if not changed:
+                self._idle[str(device)] = held
+            elif not self._warned_of_frozen:
+                self._warned_of_frozen = True
+                _log.warning(
+                    "%s: a call changes %s, which is not among parameters(): the change is lost",
+                    self.name,
+                    changed[0],
+                )
+
+    def _frozen(self, network: nn.Module) -> dict[str, int]:
+        """How often each floating tensor beside the vector was written to, as torch counts it."""
+        trained = {tensor.untyped_storage().data_ptr() for _, tensor in self.tensors(network)}
+        return {
+            name: each._version
+            for name, each in chain(network.named_parameters(), network.named_buffers())
+            if each.is_floating_point() and each.untyped_storage().data_ptr() not in trained
+        }
 
 
 def load_app(where: str, changes: Mapping[str, Any] | None = None, seed: int = 0) -> App:

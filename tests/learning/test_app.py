@@ -164,6 +164,28 @@ def test_parameters_chooses_what_is_trained_together(tmp_path: Path) -> None:
     assert app.train(app.initial(), training, 1).shape == (27,)
 
 
+def test_what_is_not_trained_together_is_as_built_in_every_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Only the last layer is shared, and the optimiser moves all: a slip that would let a node drift from the others.
+    text = (
+        PLAIN
+        + "\n\ndef parameters(model):\n    return [(n, p) for n, p in model.named_parameters() if n[0] == '4']\n"
+    )
+    app = load_app(write(tmp_path, text))
+    training, judging = job(app)
+    head_D = app.initial()
+
+    before = app.score([head_D], judging)
+    first_D = app.train(head_D, training, 1)
+
+    assert np.array_equal(app.train(head_D, training, 1), first_D)
+    assert app.score([head_D], judging) == before
+    assert [record.message for record in caplog.records] == [
+        "mine: a call changes 0.weight, which is not among parameters(): the change is lost"
+    ]
+
+
 def test_the_digest_is_of_the_source_alone(tmp_path: Path) -> None:
     app = load_app(write(tmp_path))
     (tmp_path / "elsewhere").mkdir()
