@@ -40,7 +40,7 @@ def new(name: Path, template: str, as_json: bool) -> int:
         for folder in ("common", template):
             for file in (source / folder).iterdir():
                 if file.is_file():
-                    text = file.read_text(encoding="utf-8").replace("NAME", str(name))
+                    text = file.read_text(encoding="utf-8").replace("NAME", shlex.quote(str(name)))
                     text = text.replace("FIRST\n", f"{step}\n" if step else "")
                     (name / file.name).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,17 @@ def test_the_readme_of_a_new_app_names_each_step_that_its_template_needs(
     assert steps[-4].startswith(f"chainfl app check {folder}/app.py")
     assert steps[:-4] == ([f"python {folder}/make_base.py"] if template == "lora" else [])
     assert (told[1] == f"python {tmp_path}/other/make_base.py") == (template == "lora")
+
+
+def test_the_readme_of_a_folder_with_a_space_can_be_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my app"
+    assert run(["new", str(folder)]) == 0
+    told = capsys.readouterr().out.splitlines()[1:] + (folder / "README.md").read_text().splitlines()
+    words = [shlex.split(line, comments=True) for line in told if line.startswith("chainfl ")]
+    assert len(words) == 6
+    assert all(str(folder / "app.py") in each for each in words if "join" not in each)
 
 
 def test_a_new_app_is_never_written_over_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
