@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -128,12 +128,13 @@ def guarded(source: Source, doing: str) -> Iterator[None]:
     """Whatever the user's code raises becomes an AppError with the user's file and line; ours pass as they are.
 
     Memory that runs out is such an error too: the soft limit of the process stands at what the machine has left.
+    What the code prints goes to stderr: stdout is for the answer of a command.
 
     Raises:
         AppError: the code failed.
     """
     try:
-        with _memory_bounded():
+        with redirect_stdout(sys.stderr), _memory_bounded():
             yield
     except AppError as error:
         if str(source.main) in str(error):

@@ -6,6 +6,7 @@ The bytes of a file are read once: what is hashed is what runs.
 import importlib
 import importlib.util
 import sys
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -63,20 +64,15 @@ def find_source(where: str) -> Source:
 
 
 def load_module(source: Source) -> ModuleType:
-    """Run the source; answers the module.
+    """Run the source; answers the module. What it prints goes to stderr: stdout is for the answer of a command.
 
     Raises:
         AppError: it does not run, or a package that it needs is not installed.
         ToolMissingError: that package comes with an extra of this one.
     """
     try:
-        if source.flower is not None:
-            from chainfl.learning.flower import flower_app
-
-            return flower_app(source, source.flower)
-        if source.module is not None:
-            return importlib.import_module(source.module)
-        return _run_file(source)
+        with redirect_stdout(sys.stderr):
+            return _run(source)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         at = place(source, error.__traceback__)
@@ -184,6 +180,16 @@ def _package_folder(name: str) -> Path | None:
         if spec is not None and spec.origin is not None and spec.submodule_search_locations:
             return Path(spec.origin).resolve().parent
     return None
+
+
+def _run(source: Source) -> ModuleType:
+    if source.flower is not None:
+        from chainfl.learning.flower import flower_app
+
+        return flower_app(source, source.flower)
+    if source.module is not None:
+        return importlib.import_module(source.module)
+    return _run_file(source)
 
 
 def _run_file(source: Source) -> ModuleType:
