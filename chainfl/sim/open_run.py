@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chainfl.errors import InputError
+from chainfl.learning.source import find_source
 from chainfl.sim import rundir
 from chainfl.sim.experiment import Experiment, as_plain
 from chainfl.sim.population import Engine, train_here
@@ -55,7 +57,7 @@ def new_run(
         experiment, data, faithful=faithful, store=_blobs(folder) if faithful else None, engine=engine
     )
     if folder is not None:
-        rundir.start(folder, rundir.Plan(experiment, faithful, data))
+        rundir.start(folder, rundir.Plan(experiment, faithful, data, _app_digest(experiment)))
     return OpenRun(simulation, folder)
 
 
@@ -65,9 +67,11 @@ def resumed_run(
     """The run in this folder, from where it stopped; `rounds` makes it longer: so many in all.
 
     Raises:
-        InputError: there is no run, its files are damaged, or it has more rounds already.
+        InputError: there is no run, its files are damaged, it has more rounds already, or its app is another now.
     """
-    plan = rundir.lengthen(folder, rundir.read_plan(folder), rounds)
+    begun = rundir.read_plan(folder)
+    _expect_same_app(folder, begun)
+    plan = rundir.lengthen(folder, begun, rounds)
     blobs = _blobs(folder) if plan.faithful else None
     simulation = set_up(
         plan.experiment, data or plan.data, faithful=plan.faithful, store=blobs, engine=engine
@@ -79,8 +83,27 @@ def name_of(experiment: Experiment, folder: Path | None) -> str:
     """What trackers call a run: its folder, else what is learned by which rule."""
     if folder is not None:
         return folder.name
-    learned = Path(experiment.app).stem if experiment.app else experiment.dataset
+    learned = _short(Path(experiment.app)) if experiment.app else experiment.dataset
     return f"{learned}-{experiment.rule}-{experiment.seed}".replace(":", "-").replace("/", "-")
+
+
+def _short(app: Path) -> str:
+    """An app in a word: its folder, where the file itself is called as all are."""
+    return app.parent.name if app.name == "app.py" and app.parent.name else app.stem
+
+
+def _app_digest(experiment: Experiment) -> str | None:
+    return find_source(experiment.app).digest if experiment.app is not None else None
+
+
+def _expect_same_app(folder: Path, begun: rundir.Plan) -> None:
+    """Rounds of two sources in one run would be nobody's: the same settings would not give them again."""
+    found = _app_digest(begun.experiment) if begun.app_digest is not None else None
+    if found != begun.app_digest:
+        raise InputError(
+            f"{folder}: the run was begun with an app of digest {begun.app_digest}, {begun.experiment.app} has {found} "
+            "now: put that source back, or start a run of the new one with --run"
+        )
 
 
 def _blobs(folder: Path | None) -> DirectoryStore | None:

@@ -40,6 +40,8 @@ class Plan:
     experiment: Experiment
     faithful: bool
     data: str | None
+    app_digest: str | None = None
+    """Of the source of the experiment's app; None without one, and in folders of earlier versions."""
 
 
 def start(folder: Path, plan: Plan) -> None:
@@ -71,7 +73,8 @@ def read_plan(folder: Path) -> Plan:
     plain = read_json(folder / EXPERIMENT, "no run is in this folder; start one with --run")
     if not isinstance(plain, dict) or not {"experiment", "faithful", "data"} <= plain.keys():
         raise InputError(f"{folder / EXPERIMENT} is damaged: start the run again")
-    return Plan(from_plain(plain["experiment"]), bool(plain["faithful"]), plain["data"])
+    experiment = from_plain(plain["experiment"])
+    return Plan(experiment, bool(plain["faithful"]), plain["data"], plain.get("app_digest"))
 
 
 def lengthen(folder: Path, plan: Plan, rounds: int | None) -> Plan:
@@ -107,7 +110,8 @@ def write_plan(folder: Path, plain: Mapping[str, Any]) -> None:
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
-    return {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
+    told = {"experiment": as_plain(plan.experiment), "faithful": plan.faithful, "data": plan.data}
+    return told if plan.app_digest is None else told | {"app_digest": plan.app_digest}
 
 
 def keep(folder: Path, simulation: Simulation, facts: Sequence[RoundMetrics]) -> None:

@@ -223,6 +223,42 @@ def test_the_readme_of_a_folder_with_a_space_can_be_typed(
     assert all(str(folder / "app.py") in each for each in words if "join" not in each)
 
 
+def test_what_an_app_prints_does_not_mix_with_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = Path(new(tmp_path, "tabular", capsys))
+    text = app.read_text().replace(
+        "    optimiser.step()", "    optimiser.step()\n            print('in a step')"
+    )
+    app.write_text("print('at import')\n" + text)
+
+    assert run(["simulate", "--app", str(app), *FEW, "--json"]) == 0
+
+    told = capsys.readouterr()
+    assert json.loads(told.out)["ok"]
+    assert {"at import", "in a step"} <= set(told.err.splitlines())
+
+
+def test_a_kept_run_goes_on_with_its_own_app_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app, kept = Path(new(tmp_path, "tabular", capsys)), str(tmp_path / "kept")
+    assert answer(capsys, "simulate", "--app", str(app), *FEW, "--run", kept)[0] == 0
+
+    sound = app.read_text()
+    app.write_text(sound + "# another\n")
+    code, told = answer(capsys, "simulate", "--resume", kept, "--rounds", "3")
+    assert code == 2
+    assert re.search(
+        r"begun with an app of digest \w{64}, \S+app.py has \w{64} now", told["error"]["message"]
+    )
+
+    app.write_text(sound)
+    code, told = answer(capsys, "simulate", "--resume", kept, "--rounds", "3")
+    assert code == 0
+    assert len(told["metrics"]["rounds"]) == 3
+
+
 def test_a_new_app_is_never_written_over_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     new(tmp_path, "tabular", capsys)
     code, told = answer(capsys, "new", str(tmp_path / "tabular"))
