@@ -102,7 +102,10 @@ def read_run(folder: Path, name: str | None = None) -> KeptRun:
         raise InputError(f"{folder}: no round of this run was played yet") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder / METRICS} is damaged: {error}") from None
-    return KeptRun(name or folder.name, folder, flat(found), rounds)
+    settings = flat(found)
+    if isinstance(digest := plan.get("app_digest"), str):
+        settings["app digest"] = digest[:12]  # the same file may have changed between two runs
+    return KeptRun(name or folder.name, folder, settings, rounds)
 
 
 def blocks_of(comparison: Comparison, pictures: Sequence[str] = ()) -> list[Block]:

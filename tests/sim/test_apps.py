@@ -253,6 +253,12 @@ def test_a_kept_run_goes_on_with_its_own_app_alone(
         r"begun with an app of digest \w{64}, \S+app.py has \w{64} now", told["error"]["message"]
     )
 
+    other = str(tmp_path / "other")
+    assert answer(capsys, "simulate", "--app", str(app), *FEW, "--run", other)[0] == 0
+    compared = answer(capsys, "compare", kept, other)[1]["metrics"]["differences"]
+    assert list(compared) == ["app digest"]
+    assert len(set(compared["app digest"])) == 2
+
     app.write_text(sound)
     code, told = answer(capsys, "simulate", "--resume", kept, "--rounds", "3")
     assert code == 0
