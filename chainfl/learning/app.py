@@ -9,7 +9,6 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain, pairwise
 from pathlib import Path
@@ -232,11 +231,16 @@ class App:
 
     def _as_score(self, answer: Any) -> Score:
         if isinstance(answer, Score):
-            if not 0 <= answer.correct <= answer.samples:
+            # A tensor of one number is taken for the number, as `train` may return it.
+            told = {name: getattr(answer, name) for name in ("loss", "correct", "samples")}
+            told = numbers(self.source, "score()", told)
+            correct, samples = told["correct"], told["samples"]
+            if not 0 <= correct <= samples < math.inf:
                 raise AppError(
-                    f"{self.source.main}: score() gives {answer.correct} correct of {answer.samples} samples"
+                    f"{self.source.main}: score() gives {correct:g} correct of {samples:g} samples"
                 )
-            return replace(answer, metrics=numbers(self.source, "score()", answer.metrics))
+            metrics = numbers(self.source, "score()", answer.metrics)
+            return Score(told["loss"], int(correct), int(samples), metrics)
         if isinstance(answer, Tensor) and answer.numel() == 1:
             answer = answer.item()
         if isinstance(answer, int | float | np.floating) and not isinstance(answer, bool):

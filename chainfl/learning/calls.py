@@ -148,12 +148,16 @@ def guarded(source: Source, doing: str) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device, threads: int) -> Iterator[None]:
-    """Global random state from the seed and deterministic algorithms, until the call is over; then as it was."""
+    """Global random state from the seed and deterministic algorithms, until the call is over; then as it was.
+
+    So are torch's other global switches, which the user's code may have turned.
+    """
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()
     threads_before = torch.get_num_threads()
     strict_before = torch.are_deterministic_algorithms_enabled()
     warns_before = torch.is_deterministic_algorithms_warn_only_enabled()
     filling_before = _DETERMINISTIC.fill_uninitialized_memory
+    gradients_before, dtype_before = torch.is_grad_enabled(), torch.get_default_dtype()
 
     # User code draws from any of these, mostly without knowing which: all start from the same seed.
     random.seed(seed)
@@ -164,8 +168,11 @@ def seeded(seed: int, device: torch.device, threads: int) -> Iterator[None]:
     if threads != threads_before:
         torch.set_num_threads(threads)
     try:
-        yield
+        with np.errstate():
+            yield
     finally:
+        torch.set_grad_enabled(gradients_before)
+        torch.set_default_dtype(dtype_before)
         random.setstate(before[0])
         np.random.set_state(before[1])
         torch.set_rng_state(before[2])

@@ -106,7 +106,8 @@ def _range(app: App, first_D: Flat, scale: int) -> Finding:
         encode(first_D, scale)
     except ParameterRangeError as error:
         bad = int(np.argmax(~(np.abs(first_D) < highest)))
-        return Finding("range", WRONG, f"{tensor_at(app, bad)}: {error}: give a smaller --scale")
+        hint = ": give a smaller --scale" if math.isfinite(first_D[bad]) else ""
+        return Finding("range", WRONG, f"{tensor_at(app, bad)}: {error}{hint}")
     lost = float(np.mean((first_D != 0) & (np.abs(first_D) < step / 2)))
     largest = float(np.abs(first_D).max())
     text = f"values up to {largest:.3g}; with scale {scale} steps of {step:.2g} up to {highest:.3g}"

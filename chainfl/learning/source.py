@@ -93,7 +93,7 @@ def load_module(source: Source) -> ModuleType:
 
 def failure(source: Source, doing: str, error: BaseException) -> AppError:
     """The error of a user's code as one line: its file and line, what it was doing, what went wrong."""
-    told = " ".join(str(error).split()) or "no message"
+    told = _message(error)
     at = place(source, error.__traceback__)
 
     # A call that was ended names its file, and often its function, already.
@@ -101,6 +101,14 @@ def failure(source: Source, doing: str, error: BaseException) -> AppError:
         ended = told.removeprefix(f"{source.main}: ")
         return AppError(f"{at}: {ended}" if ended.startswith(doing) else f"{at}: {doing}: {ended}")
     return AppError(f"{at}: {doing}: {type(error).__name__}: {told[:500]}")
+
+
+def _message(error: BaseException) -> str:
+    """What an error says, in one line; the text of a user's own kind of error may fail in its turn."""
+    try:
+        return " ".join(str(error).split()) or "no message"
+    except Exception:
+        return "no message"
 
 
 def place(source: Source, trace: TracebackType | None) -> str:
@@ -166,9 +174,8 @@ def _spec_of(name: str) -> ModuleSpec | None:
         raise AppError(f"{needed} here") from error
     except (Exception, SystemExit) as error:
         steps = [step for step in extract_tb(error.__traceback__) if not step.filename.startswith("<")]
-        told = " ".join(str(error).split()) or "no message"
         raise AppError(
-            f"{steps[-1].filename}:{steps[-1].lineno}: import: {type(error).__name__}: {told[:500]}"
+            f"{steps[-1].filename}:{steps[-1].lineno}: import: {type(error).__name__}: {_message(error)[:500]}"
         ) from error
 
 

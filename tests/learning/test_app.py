@@ -112,6 +112,41 @@ def test_the_head_stays_as_it_was_and_the_callers_random_numbers_go_on(tmp_path:
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+SWITCHES = {
+    "gradients": "torch.set_grad_enabled(False)",
+    "the default type": "torch.set_default_dtype(torch.float64)",
+    "threads": "torch.set_num_threads(3)",
+    "numpy's errors": "np.seterr(all='raise')",
+}
+
+
+def test_a_score_of_tensors_is_one_of_numbers(tmp_path: Path) -> None:
+    tensors = "return chainfl.Score(torch.tensor(0.5), torch.tensor(3), torch.tensor(4)) or chainfl.Score"
+    app = load_app(write(tmp_path, PLAIN.replace("return chainfl.Score", tensors)))
+
+    (found,) = app.score([app.initial()], job(app)[1])
+
+    assert [type(each) for each in (found.loss, found.correct, found.samples)] == [float, int, int]
+    assert (found.loss, found.accuracy) == (0.5, 0.75)
+
+
+@pytest.mark.parametrize("what", SWITCHES)
+def test_a_switch_that_training_turns_is_turned_back(what: str, tmp_path: Path) -> None:
+    app = load_app(
+        write(tmp_path, PLAIN.replace('    return {"train', f'    {SWITCHES[what]}\n    return {{"train'))
+    )
+    training, _ = job(app)
+    threads = torch.get_num_threads()
+
+    first_D = app.train(app.initial(), training, 1)
+
+    assert torch.is_grad_enabled()
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.get_num_threads() == threads
+    assert np.geterr()["under"] == "ignore"
+    assert np.array_equal(app.train(app.initial(), training, 1), first_D)
+
+
 def test_the_vector_holds_what_is_trainable_and_floating_buffers_by_name(tmp_path: Path) -> None:
     text = PLAIN.replace(
         "    return nn.Sequential(", "    torch.manual_seed(1)\n    net = nn.Sequential("
@@ -347,6 +382,17 @@ LATE = {
         "    from contextlib import suppress\n    while True:\n        with suppress(BaseException):\n"
         "            x.sum()\n    ctx.log(",
         r"mine.py:\d+: train\(\): .* not ended",
+    ),
+    "an error whose text fails": (
+        "    ctx.log(",
+        "    class Odd(Exception):\n        def __str__(self):\n            raise RuntimeError\n"
+        "    raise Odd\n    ctx.log(",
+        r"mine.py:\d+: train\(\): Odd: no message",
+    ),
+    "a loss of words": (
+        "return chainfl.Score",
+        "return chainfl.Score('low') or chainfl.Score",
+        "'loss' as a str",
     ),
     "more correct than there are": (
         "return chainfl.Score",
