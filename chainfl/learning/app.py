@@ -200,6 +200,11 @@ class App:
                 raise AppError(
                     f"{self.source.main}: parameters() yields {name!r}, which is no floating tensor"
                 )
+            if tensor.layout is not torch.strided:
+                raise AppError(
+                    f"{self.source.main}: {name} is sparse, and only dense tensors are trained together: a buffer that "
+                    "is not trained is registered with persistent=False"
+                )
         self._expect_real(network)
 
         # Sorted by name, so that the layout does not depend on the order in which the user's code yields.
@@ -298,7 +303,9 @@ class App:
         return {
             name: each._version
             for name, each in chain(network.named_parameters(), network.named_buffers())
-            if each.is_floating_point() and each.untyped_storage().data_ptr() not in trained
+            if each.is_floating_point()
+            and each.layout is torch.strided
+            and each.untyped_storage().data_ptr() not in trained
         }
 
 

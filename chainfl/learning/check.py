@@ -199,7 +199,10 @@ def _outside(app: App, head_D: Flat, job: Job) -> Finding:
     before = {
         name: each.detach().clone()
         for name, each in network.state_dict().items()
-        if isinstance(each, torch.Tensor) and each.is_floating_point() and each.data_ptr() not in places
+        if isinstance(each, torch.Tensor)
+        and each.is_floating_point()
+        and each.layout is torch.strided
+        and each.data_ptr() not in places
     }
     network.train()
     place = torch.device("cpu")

@@ -272,7 +272,28 @@ def built(how: str, more: str = LOOP) -> str:
     return f"{HEAD}\n\ndef model():\n    return {how.replace('NET', NET)}\n{more}"
 
 
+GRAPH = """
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("links", torch.eye(9).to_sparse()PERSISTENT)
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.layer(x) * self.links.sum()
+
+
+def model():
+    return Graph()
+"""
+
 WORKING = {
+    "a sparse buffer that is not trained": HEAD + GRAPH.replace("PERSISTENT", ", persistent=False") + LOOP,
+    "a sparse buffer beside what is chosen": HEAD
+    + GRAPH.replace("PERSISTENT", "")
+    + "\n\ndef parameters(model):\n    return model.layer.named_parameters()\n"
+    + LOOP,
     "two optimisers": HEAD + TWO_OPTIMISERS,
     "integer, complex and scalar tensors": HEAD + INTEGERS + LOOP,
     "packed sequences": HEAD + PACKED,
@@ -338,6 +359,10 @@ REFUSED = {
     "a complex weight": (
         built("nn.Linear(4, 2, dtype=torch.complex64)"),
         r"(bias|weight) is complex, .*view_as_complex",
+    ),
+    "a sparse buffer": (
+        HEAD + GRAPH.replace("PERSISTENT", "") + LOOP,
+        "links is sparse, .*registered with persistent=False",
     ),
     "samples that are used up": (
         HEAD.replace("return (x[10:], y[10:])", "return zip(x[10:], y[10:])"),
