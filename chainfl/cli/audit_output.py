@@ -116,7 +116,8 @@ def _total(rounds: list[dict[str, Any]]) -> str:
         f"{count} {verdict}" for verdict, count in sorted(counted.items(), key=lambda c: c[0] != "ok")
     )
     checks = sum(len(one["findings"]) for one in rounds)
-    return f"total: {len(rounds)} rounds, {checks} checks: {told}"
+    noun = "round" if len(rounds) == 1 else "rounds"
+    return f"total: {len(rounds)} {noun}, {checks} checks: {told}"
 
 
 def _show_bundle(bundle: dict[str, Any]) -> None:

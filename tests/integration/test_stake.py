@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chainfl.chain.abi import functions
 from chainfl.chain.keys import address_of, new_key, unlock
 from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.send import Sender, checksum
@@ -124,3 +125,30 @@ def test_whose_stake_is_asked_for_and_amounts_are_read_before_anything_is_opened
     assert run(["stake", "show", *where, "--account", checksum(next(iter(guest.task.people)))]) == 0
     assert "in draws from round" in guest.capsys.readouterr().out
     assert guest.does("add", "five", code=2)["message"].startswith("'five' is not an amount")
+
+
+def test_stake_below_the_minimum_is_taken_with_a_warning_that_says_what_is_missing(guest: Guest) -> None:
+    where = ["--task", checksum(guest.task.address), "--rpc-url", guest.chain.url]
+    key = ["--keystore", str(guest.folder / "key.json"), "--password-file", str(guest.folder / "password")]
+
+    assert run(["stake", "add", "0.25", *where, *key]) == 0
+
+    said = guest.capsys.readouterr()
+    assert "bonded: 0.250000 ETH" in said.out
+    assert "warning: below the task's minimum stake" in said.err
+    assert "add 0.650000 ETH more" in said.err
+
+
+def test_an_audit_without_a_settled_round_is_no_success(guest: Guest) -> None:
+    where = ["--task", checksum(guest.task.address), "--rpc-url", guest.chain.url]
+
+    assert run(["audit", "verify", *where, "--store", f"dir:{guest.folder / 'store'}"]) == 1
+
+    assert "no round of this task is settled yet: nothing was audited" in guest.capsys.readouterr().out
+
+
+def test_no_stake_is_added_to_a_task_that_has_ended(guest: Guest) -> None:
+    sponsor = guest.chain.sender("sponsor")
+    sponsor.send(guest.task.address, functions("TrainingTask")["abandon"].call_data())
+
+    assert "this task has ended" in guest.does("add", "1", code=3)["message"]
