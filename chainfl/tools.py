@@ -202,7 +202,11 @@ def _places() -> Iterator[Path]:
 
 
 def _program(path: Path) -> Path | None:
-    return path if path.is_file() and os.access(path, os.X_OK) else None
+    try:
+        return path if path.is_file() and os.access(path, os.X_OK) else None
+    except OSError:
+        # PATH may name folders that this user may not enter: `su` keeps the other user's.
+        return None
 
 
 def _past_shim(path: Path, tool: Tool) -> Path | None:

@@ -122,3 +122,16 @@ def test_the_line_that_installs_anvil_names_the_version_that_the_tests_use() -> 
 def test_an_unknown_tool_lists_the_known_ones() -> None:
     with pytest.raises(InputError, match="unknown tool 'hammer'; known: anvil, forge"):
         tools.find("hammer")
+
+
+def test_a_folder_on_path_that_cannot_be_entered_is_passed_by(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Asking for a file in it is an error of the system's, as for another user's home; here the name is too long."""
+    monkeypatch.delenv("CHAINFL_GETH", raising=False)
+    there = tmp_path / "geth"
+    there.write_text("#!/bin/sh\n")
+    there.chmod(0o700)
+    monkeypatch.setenv("PATH", os.pathsep.join(["/" + "x" * 5000, str(tmp_path)]))
+
+    assert tools.find("geth") == there
