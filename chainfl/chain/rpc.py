@@ -21,6 +21,7 @@ import numpy as np
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
+from requests.utils import get_netrc_auth
 from web3 import Web3
 from web3.exceptions import ContractLogicError
 from web3.providers.base import JSONBaseProvider
@@ -171,10 +172,25 @@ class HttpRpc(JSONBaseProvider):
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            session = self._local.session = requests.Session()
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, _Adapter(max_retries=0))
+            session = self._local.session = _session_for(self._url)
         return session
+
+
+def _session_for(url: str) -> requests.Session:
+    """A session for one address.
+
+    What the environment says of proxies, certificates and passwords is read now and not at every request, where it
+    took a third of the time.
+    """
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(max_retries=0))
+
+    found = session.merge_environment_settings(url, {}, None, None, None)
+    session.proxies, session.verify, session.cert = found["proxies"], found["verify"], found["cert"]
+    session.auth = get_netrc_auth(url)
+    session.trust_env = False
+    return session
 
 
 class WebSocketRpc(JSONBaseProvider):

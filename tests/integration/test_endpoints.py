@@ -3,9 +3,11 @@
 import json
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ class Provider(ThreadingHTTPServer):
     def __init__(self, status: int, answer: Any = None) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.status, self.answer, self.asked = status, answer, 0
+        self.authorized: str | None = None
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -36,6 +39,7 @@ class Answer(BaseHTTPRequestHandler):
         """Answer as the provider was told to."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked += 1
+        self.server.authorized = self.headers["Authorization"]
         body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **(self.server.answer or {})}).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))
@@ -88,3 +92,37 @@ def test_an_endpoint_that_never_answers_is_asked_once() -> None:
         waiting.close()
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_the_environment_says_which_proxy_an_endpoint_is_reached_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody, provider(200, {"result": "0x7a69"}) as (server, _):
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
+        by_proxy = open_rpc(url, timeout=5)
+        assert [by_proxy.eth.chain_id for _ in range(2)] == [31337, 31337]
+
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        with pytest.raises(LedgerError, match="does not answer"):
+            check_chain(open_rpc(url, timeout=5), None)
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_password_for_the_endpoint_is_read_from_netrc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+
+    with provider(200, {"result": "0x7a69"}) as (server, w3):
+        assert w3.eth.chain_id == 31337
+
+    assert server.authorized == "Basic " + b64encode(b"somebody:secret").decode()
