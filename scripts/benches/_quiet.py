@@ -30,10 +30,15 @@ class Sample:
 
 @dataclass(slots=True)
 class Samples:
-    """What a contender showed: quiet turns count, disturbed ones are counted."""
+    """What a contender showed: quiet turns count, disturbed ones are counted.
+
+    `cpu` is what its processes computed in a turn, the mean of each series of turns: others hardly lengthen it, so it
+    says something where every turn was disturbed. No bar is held to it.
+    """
 
     kept: list[float] = field(default_factory=list)
     disturbed: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
     def add(self, sample: Sample) -> None:
         """Keep a sample, or count it as disturbed."""
@@ -49,6 +54,7 @@ class Samples:
             "kept": len(self.kept),
             "disturbed": len(self.disturbed),
             "disturbed_median": median(self.disturbed) if self.disturbed else None,
+            "cpu": median(self.cpu) if self.cpu else None,
         }
 
 
@@ -61,14 +67,17 @@ def busy_seconds() -> float:
 
 def own_seconds(pids: Sequence[int]) -> float:
     """What these processes, their descendants and this one have computed."""
+    return sum(os.times()[:4]) + sum(tree_seconds(pid) for pid in pids)
+
+
+def tree_seconds(pid: int) -> float:
+    """What a process and its descendants have computed."""
     total = 0.0
-    for pid in (os.getpid(), *pids):
-        with suppress(psutil.Error):
-            root = psutil.Process(pid)
-            each = (root,) if pid == os.getpid() else (root, *root.children(recursive=True))
-            for process in each:
-                with suppress(psutil.Error):
-                    total += sum(process.cpu_times()[:4])
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += sum(process.cpu_times()[:4])
     return total
 
 

@@ -30,7 +30,7 @@ from scripts.benches._memory import watching
 from scripts.benches._on_chain import Plan, Played, play_on_chain, write_people
 from scripts.benches._peers import Peer, peer_python, start, with_ours
 from scripts.benches._pfl import pfl_commands
-from scripts.benches._quiet import Sample, Samples, judged, sample, told_lines
+from scripts.benches._quiet import Sample, Samples, judged, sample, told_lines, tree_seconds
 from scripts.benches._turns import take_turns
 
 CLIENTS, SAMPLES, BATCH, RATE, SEED = 20, 300, 32, 0.01, 7
@@ -293,6 +293,7 @@ def compete(folder: Path, data: Path, launches: int, warm: int, *, quick: bool) 
             for name, found in take_turns(peers, warm, 0).items():
                 seen[name].warm.kept += found.kept
                 seen[name].warm.disturbed += found.disturbed
+                seen[name].warm.cpu += found.cpu
     return seen
 
 
@@ -333,6 +334,7 @@ def launched(
 
     found = sample(first_three, pids)
     seen.first_three.add(found)
+    seen.first_three.cpu.append(tree_seconds(pids[0]))
     narrate(f"{name}: three rounds from the start in {found.seconds:.1f} s, others used {found.foreign:.0%}")
     return peers[0]
 
@@ -344,7 +346,7 @@ def ratios_of(
     ours = seen["ours"]
     found = [
         judged("flower.warm_ratio", seen["flower"].warm, ours.warm, ">=", 2.0),
-        judged("flower.first_three_ratio", seen["flower"].first_three, ours.first_three, ">=", 2.5),
+        judged("flower.first_three_ratio", seen["flower"].first_three, ours.first_three, ">=", 3.0),
     ]
     found += [
         judged(f"flower.{name} over ours", each.warm, ours.warm, ">=", 1.3 if "our step" in name else 1.0)
@@ -411,10 +413,13 @@ def table(found: Report) -> str:
     assert isinstance(apart, dict)
     assert isinstance(ratios, list)
 
-    lines = [f"{'':20}{'warm s':>10}{'first 3 s':>10}{'PSS MB':>10}{'disturbed':>10}"]
+    lines = [f"{'':20}{'warm s':>10}{'its CPU':>10}{'first 3 s':>10}{'PSS MB':>10}{'disturbed':>10}"]
     for name, each in contenders.items():
         warm, first, thrown = each["warm"], each["first_three"], each["warm"]["disturbed"]
-        lines.append(f"{name:20}{_seconds(warm):>10}{_seconds(first):>10}{each['peak_mb']:>10}{thrown:>10}")
+        cpu = "-" if warm["cpu"] is None else f"{warm['cpu']:.2f}"
+        lines.append(
+            f"{name:20}{_seconds(warm):>10}{cpu:>10}{_seconds(first):>10}{each['peak_mb']:>10}{thrown:>10}"
+        )
     lines += [f"{name:20}{_seconds(each):>10}" for name, each in apart.items()]
     lines += told_lines(ratios)
     lines += [

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from scripts.benches._memory import tree_pss, watching
+from scripts.benches._peers import start
 from scripts.benches._quiet import Sample, Samples, judged, own_seconds, sample, told_lines, watched
+from scripts.benches._turns import take_turns
 
 
 def samples(*seconds: float) -> Samples:
@@ -28,6 +30,7 @@ def test_a_disturbed_turn_is_counted_and_thrown_away() -> None:
         "kept": 3,
         "disturbed": 1,
         "disturbed_median": 90.0,
+        "cpu": None,
     }
 
 
@@ -107,6 +110,17 @@ def test_what_a_contender_computes_is_its_own_and_not_that_of_others() -> None:
         assert own_seconds([other.pid]) - before > 0.05
         assert inner.seconds == 1.0
         assert 0 <= inner.foreign < all_but_us <= 1
+
+
+def test_turns_say_what_a_contender_computed_in_each() -> None:
+    says = 'print(\'{"answer": {"seconds": 1.0}}\', flush=True)'
+    busy = f"import sys\nfor line in sys.stdin:\n    sum(range(5_000_000))\n    {says}"
+    idle = f"import sys\nfor line in sys.stdin:\n    {says}"
+    with start([sys.executable, "-c", busy]) as one, start([sys.executable, "-c", idle]) as other:
+        found = take_turns({"busy": one, "idle": other}, 3)
+
+    (computed,), (nothing,) = found["busy"].cpu, found["idle"].cpu
+    assert computed > 0.02 > nothing
 
 
 def test_a_turn_shorter_than_a_tick_of_the_clock_says_no_more_than_all_cores() -> None:
