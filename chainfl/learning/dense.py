@@ -23,12 +23,18 @@ def dense_layers(network: nn.Module) -> list[nn.Linear] | None:
     return [module for module in network.dense if isinstance(module, nn.Linear)]
 
 
-def dense_answers(layers: list[nn.Linear], x: Tensor) -> Tensor:
+def dense_views(layers: list[nn.Linear]) -> list[tuple[Tensor, Tensor]]:
+    """Each layer's bias and its weight as a product takes it: views, which follow what is loaded later."""
+    return [(layer.bias, layer.weight.t()) for layer in layers]
+
+
+def dense_answers(views: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     """What the network answers: the same bits as its own, without the calls between modules."""
     taken = x.flatten(1)
-    for layer in layers[:-1]:
-        taken = torch.addmm(layer.bias, taken, layer.weight.t()).relu_()
-    return torch.addmm(layers[-1].bias, taken, layers[-1].weight.t())
+    for bias, weight in views[:-1]:
+        taken = torch.addmm(bias, taken, weight).relu_()
+    bias, weight = views[-1]
+    return torch.addmm(bias, taken, weight)
 
 
 @torch.no_grad()

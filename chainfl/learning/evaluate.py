@@ -25,7 +25,7 @@ from chainfl.learning.compute import (
     side_by_side,
 )
 from chainfl.learning.dataset import Rows, Samples
-from chainfl.learning.dense import dense_answers, dense_layers
+from chainfl.learning.dense import dense_answers, dense_layers, dense_views
 from chainfl.learning.models import Flat, ModelSpec, floating_tensors, load_tensors, spec_of
 from chainfl.learning.score import Score as Score
 
@@ -154,9 +154,8 @@ def _score_pieces(
     flats_KD: Sequence[Flat], prepared: _Prepared, pieces: Sequence[_Piece]
 ) -> list[tuple[float, int]]:
     with borrowed(prepared.spec.name, prepared.place) as network, torch.inference_mode():
-        network.eval()
         layers = dense_layers(network)
-        answer = network if layers is None else partial(dense_answers, layers)
+        answer = network.eval() if layers is None else partial(dense_answers, dense_views(layers))
         at_once = 1 if layers is None else MODELS_AT_ONCE
         found = []
         for group in _by_models(pieces, at_once):
@@ -182,7 +181,7 @@ def _answers(
         if piece.model != loaded:
             load_tensors(tensors, flats_KD[piece.model])
             loaded = piece.model
-        yield answer(prepared.of(piece.chunk)[0]).to("cpu", torch.float64)
+        yield answer(prepared.of(piece.chunk)[0])
 
 
 def _judged(
@@ -197,10 +196,11 @@ def _judged(
     found = dict[int, tuple[float, int]]()
     for chunk, by_place in by_chunk.items():
         y = prepared.of(chunk)[1].cpu()
-        table = torch.cat(list(by_place.values()))
+        table = torch.cat(list(by_place.values())).to("cpu", torch.float64)
         labels = y.repeat(len(by_place))
         losses = functional.cross_entropy(table, labels, reduction="none")
         correct = (table.argmax(1) == labels) & losses.isfinite()
-        rows = zip(by_place, losses.view(-1, len(y)), correct.view(-1, len(y)), strict=True)
-        found |= {place: (float(own.sum()), int(right.sum())) for place, own, right in rows}
+        sums = losses.view(-1, len(y)).sum(1).tolist()
+        right = correct.view(-1, len(y)).sum(1).tolist()
+        found |= dict(zip(by_place, zip(sums, right, strict=True), strict=True))
     return [found[place] for place in range(len(pieces))]

@@ -54,13 +54,13 @@ def train(
     with borrowed(model, place) as network:
         tensors = floating_tensors(network)
         load_tensors(tensors, head_D)
-        network.train()
         taken = batches(samples.rows, recipe, seed)
         layers = dense_layers(network) if recipe.is_plain else None
         if layers is not None:
             train_dense(layers, gathered(spec, samples, taken, place), recipe.rate(round_), losses)
             return gather_tensors(tensors, out_D)
 
+        network.train()
         with _steps(network, recipe, recipe.rate(round_)) as step:
             for rows in taken:
                 x, y = batch_of(spec, samples, rows, place)

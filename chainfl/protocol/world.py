@@ -12,7 +12,7 @@ from chainfl.protocol import actions, enrolment, errors, events, proposers, sett
 from chainfl.protocol import round as rules
 from chainfl.protocol.admission import Admission
 from chainfl.protocol.proof import Evidence
-from chainfl.protocol.state import NO_ADDRESS, Call, Slashed, Task, new_task
+from chainfl.protocol.state import NO_ADDRESS, Call, RevealedUpdate, Slashed, Task, new_task
 from chainfl.protocol.terms import Floors, check_config
 from chainfl.types import Address, Digest, Id, Slash, TaskConfig
 
@@ -181,6 +181,20 @@ class World:
         """Open the commitment to an update."""
         with self._action(task) as (draft, _):
             actions.reveal_update(draft, call, round_, root, cid, samples, salt)
+
+    def commit_updates(self, calls: Sequence[tuple[Call, Digest]], task: Address, round_: int) -> None:
+        """Many workers' commitments, all as one. For simulations."""
+        with self._action(task) as (draft, _):
+            for call, digest in calls:
+                actions.commit_update(draft, call, round_, digest)
+
+    def reveal_updates(
+        self, calls: Sequence[tuple[Call, RevealedUpdate]], task: Address, round_: int, salt: Digest
+    ) -> None:
+        """Many workers' reveals under one salt, all as one. For simulations."""
+        with self._action(task) as (draft, _):
+            for call, shown in calls:
+                actions.reveal_update(draft, call, round_, shown.root, shown.cid, shown.samples, salt)
 
     def commit_scores(self, call: Call, task: Address, round_: int, digest: Digest) -> None:
         """Commit to scores."""

@@ -20,7 +20,7 @@ from chainfl.execution import attested_shares
 from chainfl.learning.models import Flat
 from chainfl.protocol.actions import seal
 from chainfl.protocol.combine import Input, combine, combine_ranks, squared_distances
-from chainfl.protocol.state import Task
+from chainfl.protocol.state import Call, RevealedUpdate, Task
 from chainfl.protocol.tally import score_kind
 from chainfl.protocol.views import ordered_roots
 from chainfl.sim.memory import MemoryLedger
@@ -102,6 +102,7 @@ class QuickNetwork(Network):
 
         head_D: Flat = decode(self.head, task.config.scale)
         left_out: dict[Id, ParameterRangeError] = {}
+        commitments: list[tuple[Call, Digest]] = []
         spill = self._spill_for(task, len(ids))
         for id_, row_D in zip(ids, self._trained(task, head_D, ids, spill), strict=True):
             # An update out of range is never submitted, as a node would not submit it either.
@@ -115,15 +116,18 @@ class QuickNetwork(Network):
             self.updates[id_] = u_D if spill is None else spill.keep(len(self.updates), u_D)
             name = self.names[id_] = named.add(u_D, kept=self.updates[id_])
             sealed = self._seal(task, Phase.TRAIN, id_, worker_payload(name, name, self._samples(id_)))
-            self._ledger(id_).commit_update(task.round.number, sealed)
+            commitments.append((self._call(id_), sealed))
+
+        # One transaction, not one for each: what is drafted and kept is the whole task.
+        self.chain.world.commit_updates(commitments, task.address, task.round.number)
         _say_left_out(task, {id_: error for id_, error in left_out.items() if id_ not in self.hostile})
 
     def reveal_updates(self, ids: Sequence[Id]) -> None:
         """Show the names."""
-        for id_ in ids:
-            name = self.names[id_]
-            number = self.task.round.number
-            self._ledger(id_).reveal_update(number, name, name, self._samples(id_), _SALT)
+        task = self.task
+        names = ((id_, self.names[id_]) for id_ in ids)
+        shown = [(self._call(id_), RevealedUpdate(name, name, self._samples(id_))) for id_, name in names]
+        self.chain.world.reveal_updates(shown, task.address, task.round.number, _SALT)
 
     def commit_scores(self, ids: Sequence[Id]) -> None:
         """Let the whole committee judge at once."""
@@ -222,6 +226,9 @@ class QuickNetwork(Network):
 
     def _ledger(self, id_: Id) -> MemoryLedger:
         return MemoryLedger(self.chain, self.ledger.address, self.task.by_id(id_).address)
+
+    def _call(self, id_: Id) -> Call:
+        return self.chain.call(self.task.by_id(id_).address)
 
     def _samples(self, id_: Id) -> int:
         return min(self.population.trainers[id_].samples, self.task.config.max_samples)

@@ -1,8 +1,10 @@
 """A run: round after round of an experiment, with what each showed; it can stop, and go on where it stopped."""
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from math import isfinite
@@ -80,25 +82,41 @@ class RoundMetrics:
 def play(simulation: Simulation, facts: list[RoundMetrics]) -> Iterator[RoundMetrics]:
     """Play the rounds that are left; each one's facts are also added to `facts`, which holds those of earlier ones."""
     net = simulation.net
-    while net.task.round.phase is not Phase.ENDED and not is_finished(simulation, facts):
-        started = time.perf_counter()
-        simulation.population.training = {}
-        played = play_round(net)
-        moved = _moved(simulation, played)
-        one = replace(
-            facts_of(played, simulation.population.adversary, test_head(simulation)),
-            bytes_up=moved.up,
-            bytes_down=moved.down,
-            attack_success=attack_success(simulation),
-            training=dict(simulation.population.training),
-            seconds=time.perf_counter() - started,
-        )
+    with _settled_heap():
+        while net.task.round.phase is not Phase.ENDED and not is_finished(simulation, facts):
+            one = _play_one(simulation)
+            facts.append(one)
+            yield one
 
-        one = with_robust_parts(simulation, one)
-        net.chain.world.log.clear()
-        facts.append(one)
 
-        yield one
+@contextmanager
+def _settled_heap() -> Iterator[None]:
+    """What is in memory now is not looked through for garbage until the rounds are over: torch alone is a long look."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _play_one(simulation: Simulation) -> RoundMetrics:
+    """One round and what it showed."""
+    net = simulation.net
+    started = time.perf_counter()
+    simulation.population.training = {}
+    played = play_round(net)
+    moved = _moved(simulation, played)
+    one = replace(
+        facts_of(played, simulation.population.adversary, test_head(simulation)),
+        bytes_up=moved.up,
+        bytes_down=moved.down,
+        attack_success=attack_success(simulation),
+        training=dict(simulation.population.training),
+        seconds=time.perf_counter() - started,
+    )
+
+    net.chain.world.log.clear()
+    return with_robust_parts(simulation, one)
 
 
 def is_finished(simulation: Simulation, facts: Sequence[RoundMetrics]) -> bool:

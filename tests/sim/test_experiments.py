@@ -1,5 +1,6 @@
 """Experiments in memory: quick and faithful runs agree, hostile ones are handled, and a stopped run goes on."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,17 @@ def test_a_resumed_run_ends_with_the_same_model_root_as_an_uninterrupted_one(
 def stored(folder: Path, experiment: Experiment, faithful: bool) -> Simulation:
     store = DirectoryStore(folder / BLOBS) if faithful else None
     return set_up(experiment, faithful=faithful, store=store)
+
+
+def test_what_is_in_memory_is_looked_through_for_garbage_again_when_a_run_ends() -> None:
+    rounds = play(set_up(SMALL), [])
+    next(rounds)
+    kept = gc.get_freeze_count()
+
+    rounds.close()  # type: ignore[attr-defined]
+
+    assert kept > 0
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_task_survives_packing() -> None:
