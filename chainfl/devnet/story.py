@@ -1,6 +1,6 @@
 """A task told as it happens: one line per step that matters, from its events alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chainfl.audit.narrate import tell
@@ -82,8 +82,10 @@ class Story:
         self.task.events = []
         if isinstance(event, events.LieProven):
             self._tell_quorum()
-        if isinstance(event, events.Tallied) and event.shares and not self.task.config.rule.is_on_ranks:
-            self._tell_shares(event)
+        # Where the proposer decides them, every proposal has shares of its own: wrong ones are seen beside the right.
+        on_ranks = self.task.config.rule.is_on_ranks
+        if isinstance(event, events.Tallied | events.Proposed) and event.shares and not on_ranks:
+            self._tell_shares(event.shares)
 
     def _name(self, id_: Id) -> str:
         return self.name_of(self.task.by_id(id_).address)
@@ -130,9 +132,9 @@ class Story:
         missed = "" if 2 * attested > size else ", no quorum"
         self._say("quorum", f"{attested} of {size} attested {what}{missed}")
 
-    def _tell_shares(self, event: events.Tallied) -> None:
+    def _tell_shares(self, shares: Sequence[int]) -> None:
         facts = self.rounds[-1]
-        pairs = list(zip(self.task.round.order, event.shares[1:], strict=True))
+        pairs = list(zip(self.task.round.order, shares[1:], strict=True))
         facts.shares = {self._name(id_): share / TOTAL for id_, share in pairs}
         facts.hostile_share = sum(share for id_, share in pairs if self._is_hostile(id_)) / TOTAL
         shown = "  ".join(f"{self._name(id_)} {100 * share / TOTAL:.1f}%" for id_, share in pairs)

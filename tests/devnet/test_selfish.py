@@ -49,7 +49,8 @@ def test_wrong_weights_find_no_quorum_and_the_story_says_so() -> None:
     net.leave()
 
     lines = list[str]()
-    story = Story(net.task.at_creation(), {proposer: "ivo"}, frozenset(), lines.append)
+    names: dict[bytes, str] = {account: account.hex() for account in net.participants} | {proposer: "ivo"}
+    story = Story(net.task.at_creation(), names, frozenset(), lines.append)
     for emitter, event in net.chain.world.log:
         if emitter == net.task.address and not isinstance(event, TaskCreated):
             story.take(event, 1)
@@ -58,6 +59,9 @@ def test_wrong_weights_find_no_quorum_and_the_story_says_so() -> None:
     assert (facts.outcome, facts.attempts, facts.attested) == ("final", 2, [0, 3])
     assert (facts.refused, facts.convicted) == (["ivo"], [])
     assert "  quorum     0 of 3 attested what was proposed, no quorum" in lines
+    wrong, right = (line for line in lines if line.startswith("  shares "))
+    assert wrong != right
+    assert 0.99 < sum(facts.shares.values()) <= 1
 
 
 def test_internals_hold_little_of_everything_and_some_outsiders_two_digits() -> None:
