@@ -1,6 +1,6 @@
 """What a contract's code says: that it is this release's, which contracts it works with, and a task's frozen terms.
 
-A task is a clone whose terms are part of its code; libraries and immutable values are filled into a contract's code
+A task's code is `TaskFront`, which every task has, and behind it the task's own terms; libraries and immutable values are filled into a contract's code
 when it is created. So the code alone, without a call, shows how a task, its registry, its factory and its libraries
 belong together.
 """
@@ -18,9 +18,7 @@ from chainfl.codec.text import hex_of
 from chainfl.errors import VerificationError
 from chainfl.types import Address, Rule, Statistic, TaskConfig
 
-_CLONE_START = bytes.fromhex("363d3d373d3d3d363d73")
-_CLONE_END = bytes.fromhex("5af43d82803e903d91602b57fd5bf3")
-_ORIGIN = ("address", "uint64", "address", "uint128", "uint128", "uint128", "uint64")
+_ORIGIN = ("address", "address", "uint64", "address", "uint128", "uint128", "uint128", "uint64")
 _ORIGIN_BYTES = 32 * len(_ORIGIN)
 _PUSH1, _PUSH32 = 0x60, 0x7F
 
@@ -79,24 +77,24 @@ CodeOf = Callable[[Address], bytes]
 
 
 def read_task_code(code: bytes) -> TaskCode:
-    """The terms in a task's code (OpenZeppelin's clone with immutable arguments).
+    """The terms in a task's code, behind what the code of every task begins with.
 
     Raises:
         VerificationError: it is the code of something else.
     """
-    start = len(_CLONE_START) + 20
-    args = code[start + len(_CLONE_END) :]
-    if not code.startswith(_CLONE_START) or code[start : start + len(_CLONE_END)] != _CLONE_END:
+    front, _ = _template("TaskFront")
+    args = code[len(front) :]
+    if not code.startswith(front):
         raise VerificationError("its code is not that of a task")
     terms = functions("TrainingTask")["config"].outputs
     try:
-        registry, task_id, sponsor, *_, delay = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
+        implementation, registry, task_id, sponsor, *_, delay = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
         (values,) = abi_decode(terms, args[_ORIGIN_BYTES:])
         config = as_config(values)
     except (DecodingError, ValueError) as error:
         raise VerificationError(f"the terms in its code cannot be read: {error}") from error
-    implementation = Address(code[len(_CLONE_START) : start])
-    return TaskCode(implementation, as_address(registry), task_id, as_address(sponsor), config, delay)
+    parts = (as_address(implementation), as_address(registry))
+    return TaskCode(*parts, task_id, as_address(sponsor), config, delay)
 
 
 def as_config(values: tuple[object, ...]) -> TaskConfig:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Clones} from "@openzeppelin/contracts/proxy/Clones.sol";
+import {Create2} from "@openzeppelin/contracts/utils/Create2.sol";
 
 import {StakeRegistry} from "./StakeRegistry.sol";
+import {TaskFront} from "./TaskFront.sol";
 import {TrainingTask} from "./TrainingTask.sol";
 import {ITaskFactory} from "./interfaces/ITaskFactory.sol";
 import {ITaskList} from "./interfaces/ITaskList.sol";
@@ -56,9 +57,7 @@ contract TaskFactory is ITaskFactory {
 
         taskId = ++taskCount;
         // The address follows from sponsor, terms, money and number: after a reorganisation nobody's stake goes to other terms.
-        task = Clones.cloneDeterministicWithImmutableArgs(
-            implementation, abi.encode(_origin(taskId, terms), terms), bytes32(uint256(taskId))
-        );
+        task = Create2.deploy(0, bytes32(uint256(taskId)), _creationCode(taskId, terms));
         taskAt[taskId] = task;
         isTask[task] = true;
 
@@ -69,6 +68,17 @@ contract TaskFactory is ITaskFactory {
 
     /* INTERNAL */
 
+    /// @dev What makes a task: a few bytes that return all that follows them, `TaskFront`, and the frozen part.
+    function _creationCode(uint64 taskId, TaskConfig calldata terms) private view returns (bytes memory) {
+        bytes memory front = type(TaskFront).runtimeCode;
+        bytes memory frozen = abi.encode(_origin(taskId, terms), terms);
+        // Both are of a length that is known when this is compiled, and code has at most 24,576 bytes.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        uint16 size = uint16(front.length + frozen.length);
+        // PUSH2 size, DUP1, PUSH1 10, RETURNDATASIZE, CODECOPY, RETURNDATASIZE, RETURN: zero is what nothing returned.
+        return abi.encodePacked(hex"61", size, hex"80600a3d393df3", front, frozen);
+    }
+
     /// @dev A round's budget, less the callers' fees, is split between workers, committee and miner.
     function _origin(uint64 taskId, TaskConfig calldata terms) private view returns (Origin memory) {
         uint256 rest = msg.value / terms.rounds - Terms.PAID_CALLS * terms.callerFee;
@@ -78,6 +88,7 @@ contract TaskFactory is ITaskFactory {
         // All ether there is fits 128 bits.
         // forge-lint: disable-next-item(unsafe-typecast)
         return Origin(
+            implementation,
             registry,
             taskId,
             msg.sender,

@@ -14,6 +14,7 @@ import {
 } from "./interfaces/ITrainingTask.sol";
 import {SortitionTree, StakeTree} from "./math/SortitionTree.sol";
 import {Origin, ImmutableArgs} from "./packing/ImmutableArgs.sol";
+import {Acts} from "./round/Acts.sol";
 import {Enrolment} from "./round/Enrolment.sol";
 import {Internals} from "./round/Internals.sol";
 import {Operators} from "./round/Operators.sol";
@@ -29,6 +30,7 @@ import {Settlement} from "./round/Settlement.sol";
 
 /// @title TrainingTask
 /// @notice See `ITrainingTask`.
+/// @dev A task runs this on its own storage, but for what `TaskFront` answers itself.
 contract TrainingTask is ITrainingTask {
     using SortitionTree for StakeTree;
     using PackedList for mapping(uint256 => uint256);
@@ -126,78 +128,22 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function commitUpdate(uint64 round, bytes32 digest) external {
-        (uint256 word, Account storage a, uint32 id) = _acting(round, Phase.Train);
-        require(RoundSteps.trains(_s, word, a, id), NotWorker(round));
-        // Only one of the two answers is asked for.
-        // slither-disable-next-line unused-return
-        (bool committed,) = _s.updates.state(round, id);
-        require(!committed, AlreadyCommitted(round));
-        require(digest != 0, ZeroCommitment());
-
-        _s.updates.commit(round, id);
-        _s.digests[id] = digest;
-        if (a.missed != 0) a.missed = 0;
-
-        emit UpdateCommitted(round, id, digest);
+        Acts.commitUpdate(_s, round, digest);
     }
 
     /// @inheritdoc ITrainingTask
     function revealUpdate(uint64 round, bytes32 root, bytes32 cid, uint64 samples, bytes32 salt) external {
-        (uint256 word,, uint32 id) = _acting(round, Phase.Reveal);
-        (bool committed, bool revealed) = _s.updates.state(round, id);
-        require(committed, NotCommitted(round));
-        require(!revealed, AlreadyRevealed(round));
-        uint64 limit = ImmutableArgs.maxSamples();
-        require(samples >= 1 && samples <= limit, BadSamples(samples, limit));
-        bytes32 payload = keccak256(abi.encode(root, cid, samples));
-        require(_s.digests[id] == _sealed(round, Phase.Train, payload, salt), WrongReveal());
-
-        _s.updates.reveal(id);
-        _s.digests[id] = root;
-        // forge-lint: disable-next-line(unsafe-typecast)
-        Rule rule = Rule(uint8(word >> 240));
-        if (rule == Rule.FedAvg || Rules.isElected(rule)) _s.samples[id] = samples;
-
-        emit UpdateRevealed(round, id, root, cid, samples, salt);
+        Acts.revealUpdate(_s, round, root, cid, samples, salt);
     }
 
     /// @inheritdoc ITrainingTask
     function commitScores(uint64 round, bytes32 digest) external {
-        (,, uint32 id) = _acting(round, Phase.Score);
-        RoundState storage p = _s.place;
-        uint256 position = _s.roster.find(0, p.committeeSize, id);
-        require(position < p.committeeSize, NotValidator(round));
-        require(!Rules.isElected(p.rule) || _revealedOwn(round, id), NoOwnUpdate(round));
-        uint256 committed = _s.seats.committed;
-        require(committed >> position & 1 == 0, AlreadyCommitted(round));
-        require(digest != 0, ZeroCommitment());
-
-        // A committee has at most 45 positions.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        _s.seats.committed = uint48(committed | 1 << position);
-        _s.scores[position] = digest;
-
-        emit ScoresCommitted(round, id, digest);
+        Acts.commitScores(_s, round, digest);
     }
 
     /// @inheritdoc ITrainingTask
     function revealScores(uint64 round, bytes calldata scores, bytes32 salt) external {
-        (,, uint32 id) = _acting(round, Phase.Tally);
-        RoundState storage p = _s.place;
-        uint256 position = _s.roster.find(0, p.committeeSize, id);
-        CommitteeBits storage t = _s.seats;
-        require(t.committed >> position & 1 != 0, NotCommitted(round));
-        require(t.revealed >> position & 1 == 0, AlreadyRevealed(round));
-        Settlement.expectWellFormed(scores, p);
-        bytes32 payload = keccak256(abi.encode(_s.rootsHash, scores));
-        require(_s.scores[position] == _sealed(round, Phase.Score, payload, salt), WrongReveal());
-
-        // A committee has at most 45 positions.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        t.revealed |= uint48(1 << position);
-        _s.scores[position] = keccak256(scores);
-
-        emit ScoresRevealed(round, id, scores, salt);
+        Acts.revealScores(_s, round, scores, salt);
     }
 
     /// @inheritdoc ITrainingTask
@@ -213,34 +159,21 @@ contract TrainingTask is ITrainingTask {
         bytes32 blockCid,
         uint32[] calldata shares
     ) external {
-        (,, uint32 id) = _acting(round, Phase.Propose);
-        RoundState storage p = _s.place;
-        require(attempt == p.attempt, WrongAttempt(attempt, p.attempt));
-        require(id == _proposer(p), NotProposer());
-        if (Rules.isAttested(p.rule)) _s.sharesDigest = Settlement.postShares(_s, p, shares);
-        else require(shares.length == 0, BadShares());
-
-        (_s.modelRoot, _s.modelBlock) = (modelRoot, blockCid);
-
-        emit Proposed(round, attempt, id, modelRoot, blockCid, shares);
-
-        RoundState memory next = p;
-        RoundSteps.enter(next, Phase.Challenge);
-        RoundSteps.save(_s, next);
+        Acts.propose(_s, round, attempt, modelRoot, blockCid, shares);
     }
 
     /// @inheritdoc ITrainingTask
     function attest(uint64 round, uint8 attempt, bytes32 modelRoot, bytes32 blockCid, bytes32 sharesDigest)
         external
     {
-        _vote(round, attempt, modelRoot, blockCid, sharesDigest, true);
+        Acts.vote(_s, round, attempt, modelRoot, blockCid, sharesDigest, true);
     }
 
     /// @inheritdoc ITrainingTask
     function object(uint64 round, uint8 attempt, bytes32 modelRoot, bytes32 blockCid, bytes32 sharesDigest)
         external
     {
-        _vote(round, attempt, modelRoot, blockCid, sharesDigest, false);
+        Acts.vote(_s, round, attempt, modelRoot, blockCid, sharesDigest, false);
     }
 
     /// @inheritdoc ITrainingTask
@@ -408,9 +341,11 @@ contract TrainingTask is ITrainingTask {
         returns (bool committed, bool revealed, bytes32 digest, uint64 samples)
     {
         (committed, revealed) = _s.updates.state(_s.place.round, id);
-        if (committed) digest = _s.digests[id];
+        if (!committed) return (false, false, 0, 0);
+        uint256 kept = _s.updates.placeOf(id);
+        digest = _s.digests[kept];
         // forge-lint: disable-next-line(unsafe-typecast)
-        if (revealed) samples = uint64(_s.samples[id]);
+        if (revealed) samples = uint64(_s.samples[kept]);
     }
 
     /// @inheritdoc ITrainingTask
@@ -492,77 +427,6 @@ contract TrainingTask is ITrainingTask {
     }
 
     /* INTERNAL */
-
-    /// @dev The account of a participant who acts in time, in the phase it means, or lets its operator. The place is read as one
-    /// word, laid out as `RoundSteps.save` writes it: reading its fields one by one costs more.
-    function _acting(uint64 round, Phase phase)
-        private
-        view
-        returns (uint256 word, Account storage a, uint32 id)
-    {
-        word = Operators.place(_s);
-        // Fields of the packed word.
-        // forge-lint: disable-start(unsafe-typecast)
-        require(round == uint64(word), WrongRound(round, uint64(word)));
-        require(uint8(word >> 128) == uint8(phase), WrongPhase(round, Phase(uint8(word >> 128))));
-        require(block.timestamp < uint64(word >> 64), PhaseOver(uint64(word >> 64)));
-        // forge-lint: disable-end(unsafe-typecast)
-        a = _s.accounts[Operators.actsFor(word, msg.sender)];
-        id = a.id;
-        require(id != 0, NotEnrolled());
-    }
-
-    function _revealedOwn(uint64 round, uint256 id) private view returns (bool revealed) {
-        // Only one of the two answers is asked for.
-        // slither-disable-next-line unused-return
-        (, revealed) = _s.updates.state(round, id);
-    }
-
-    function _proposer(RoundState storage p) private view returns (uint256) {
-        return _s.roster.get(uint256(p.committeeSize) + p.nextProposer - 1);
-    }
-
-    function _vote(
-        uint64 round,
-        uint8 attempt,
-        bytes32 modelRoot,
-        bytes32 blockCid,
-        bytes32 sharesDigest,
-        bool attests
-    ) private {
-        (,, uint32 id) = _acting(round, Phase.Challenge);
-        RoundState storage p = _s.place;
-        require(attempt == p.attempt, WrongAttempt(attempt, p.attempt));
-        CommitteeBits storage t = _s.seats;
-        uint256 position = _s.roster.find(0, p.committeeSize, id);
-        require(position < p.committeeSize && t.convicted >> position & 1 == 0, NotValidator(round));
-        require(id != _proposer(p), ProposerVotes());
-        bytes32 posted = Rules.isAttested(p.rule) ? _s.sharesDigest : bytes32(0);
-        require(
-            modelRoot == _s.modelRoot && blockCid == _s.modelBlock && sharesDigest == posted, OtherProposal()
-        );
-        require(t.voted >> position & 1 == 0, AlreadyVoted());
-
-        // A committee has at most 45 positions.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        t.voted |= uint48(1 << position);
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (attests) t.attested |= uint48(1 << position);
-
-        emit Voted(round, attempt, id, attests);
-    }
-
-    function _sealed(uint64 round, Phase phase, bytes32 payload, bytes32 salt)
-        private
-        view
-        returns (bytes32)
-    {
-        return keccak256(
-            abi.encode(
-                block.chainid, address(this), ImmutableArgs.taskId(), round, phase, msg.sender, payload, salt
-            )
-        );
-    }
 
     function _send(address to, uint256 amount) private {
         (bool sent,) = to.call{value: amount}("");

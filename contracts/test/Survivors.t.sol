@@ -61,18 +61,20 @@ contract StakeRegistrySurvivorsTest is StakeRegistryTest {
 contract TaskUpdatesTest is BaseTest {
     using CommitBitmap for mapping(uint256 => uint256);
 
-    uint256 private constant ACCOUNTS = 60_000;
+    uint256 private constant ACCOUNTS = 1_500_000;
     uint256 private constant ROUND = 7;
 
     mapping(uint256 key => uint256) private _words;
     mapping(uint256 id => bool) private _committed;
     mapping(uint256 id => bool) private _revealed;
+    mapping(uint256 id => uint256) private _places;
+    mapping(uint256 place => uint256) private _holders;
 
     /// @dev Ids from 1 on that stand at the ends of leaves and branches as often as anywhere.
     function _id(uint256 random) private pure returns (uint256) {
-        uint256[4] memory starts = [uint256(0), 108, 108 * 216, 2 * 108 * 216];
-        uint256 start = starts[random % 4] + (random >> 8) % 3 * 54;
-        return 1 + start + (random >> 16) % 108;
+        uint256[5] memory starts = [uint256(0), 30, 30 * 216, 2 * 30 * 216, 30 * 216 * 216];
+        uint256 start = starts[random % 5] + (random >> 8) % 3 * 15;
+        return 1 + start + (random >> 16) % 30;
     }
 
     function _random(uint256 seed, uint256 i) private pure returns (uint256) {
@@ -83,7 +85,7 @@ contract TaskUpdatesTest is BaseTest {
         for (uint256 i = 0; i < 60; ++i) {
             uint256 id = _id(_random(seed, i));
             _words.commit(ROUND - 1, id);
-            _words.reveal(id);
+            _words.reveal(ROUND - 1, id);
         }
         uint256 count = 0;
         uint256 shown = 0;
@@ -91,11 +93,18 @@ contract TaskUpdatesTest is BaseTest {
             uint256 random = _random(seed, i);
             uint256 id = _id(random);
             if (_committed[id]) continue;
-            _words.commit(ROUND, id);
+            _expectNothing(id);
+            (bool isFirst, uint256 place) = _words.commit(ROUND, id);
+            vm.assertTrue(isFirst);
+            vm.assertEq(_holders[place], 0);
+            (_places[id], _holders[place]) = (place, id);
             _committed[id] = true;
             ++count;
+            (isFirst,) = _words.commit(ROUND, id);
+            vm.assertFalse(isFirst);
             if (random >> 255 == 0) continue;
-            _words.reveal(id);
+            _expectReveal(id, false);
+            _expectReveal(id, true);
             _revealed[id] = true;
             ++shown;
         }
@@ -109,9 +118,27 @@ contract TaskUpdatesTest is BaseTest {
         _expectAscending(hidden, false);
     }
 
+    /// @dev Whoever committed and revealed in an earlier round has done neither in this one.
+    function _expectNothing(uint256 id) private {
+        (bool committed, bool revealed) = _words.state(ROUND, id);
+        vm.assertFalse(committed || revealed);
+        uint256 place;
+        (committed, revealed, place) = _words.reveal(ROUND, id);
+        vm.assertFalse(committed || revealed);
+        vm.assertEq(place, 0);
+    }
+
+    function _expectReveal(uint256 id, bool isAgain) private {
+        (bool committed, bool revealed, uint256 place) = _words.reveal(ROUND, id);
+        vm.assertTrue(committed);
+        vm.assertEq(revealed, isAgain);
+        vm.assertEq(place, _places[id]);
+    }
+
     function _expectAscending(uint32[] memory ids, bool areRevealed) private view {
         for (uint256 i = 0; i < ids.length; ++i) {
             vm.assertTrue(_committed[ids[i]]);
+            vm.assertEq(_words.placeOf(ids[i]), _places[ids[i]]);
             vm.assertEq(_revealed[ids[i]], areRevealed);
             if (i != 0) vm.assertLt(ids[i - 1], ids[i]);
             (bool committed, bool revealed) = _words.state(ROUND, ids[i]);

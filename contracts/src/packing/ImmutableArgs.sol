@@ -5,6 +5,8 @@ import {Phase, TaskConfig} from "../interfaces/ITrainingTask.sol";
 
 /// @notice What a task is made with, besides its terms.
 struct Origin {
+    /// Whose code answers what `TaskFront` does not.
+    address implementation;
     address registry;
     uint64 taskId;
     address sponsor;
@@ -17,28 +19,29 @@ struct Origin {
 }
 
 /// @title ImmutableArgs
-/// @notice The frozen part of a task, which lives in its code: appended to the clone as `abi.encode(Origin, TaskConfig)`.
+/// @notice The frozen part of a task, which lives in its code: behind `TaskFront`, as `abi.encode(Origin, TaskConfig)`.
 /// @dev Nothing can change it, and reading all of it costs less than one word of storage. Both structs are static, so their
 /// encoding is their layout in memory.
 library ImmutableArgs {
-    /// Where the arguments of a clone start (OpenZeppelin's `Clones`).
-    uint256 private constant START = 45;
-    uint256 private constant ORIGIN_BYTES = 7 * 32;
+    uint256 private constant ORIGIN_BYTES = 8 * 32;
     uint256 private constant CONFIG_BYTES = 42 * 32;
+    uint256 private constant BYTES = 50 * 32;
 
     /// @notice Who made the task, and its budgets.
     function origin() internal view returns (Origin memory o) {
         assembly ("memory-safe") {
-            extcodecopy(address(), o, START, ORIGIN_BYTES)
+            extcodecopy(address(), o, sub(extcodesize(address()), BYTES), ORIGIN_BYTES)
         }
+    }
+
+    /// @notice Whose code the task runs where it has none of its own.
+    function implementation() internal view returns (address target) {
+        target = address(uint160(_word(0)));
     }
 
     /// @notice The task's number at its factory.
     function taskId() internal view returns (uint64 id) {
-        assembly ("memory-safe") {
-            extcodecopy(address(), 0, add(START, 32), 32)
-            id := mload(0)
-        }
+        id = uint64(_word(2));
     }
 
     /// @notice The head's share of every round is a function of this.
@@ -93,8 +96,13 @@ library ImmutableArgs {
 
     /// @dev One field of the terms by its place in the struct, from 0: a tenth of the gas of reading them all.
     function _field(uint256 place) private view returns (uint256 value) {
+        return _word(ORIGIN_BYTES / 32 + place);
+    }
+
+    /// @dev The frozen part ends the code.
+    function _word(uint256 place) private view returns (uint256 value) {
         assembly ("memory-safe") {
-            extcodecopy(address(), 0, add(add(START, ORIGIN_BYTES), shl(5, place)), 32)
+            extcodecopy(address(), 0, sub(extcodesize(address()), sub(BYTES, shl(5, place))), 32)
             value := mload(0)
         }
     }
@@ -102,7 +110,7 @@ library ImmutableArgs {
     /// @notice The terms.
     function config() internal view returns (TaskConfig memory c) {
         assembly ("memory-safe") {
-            extcodecopy(address(), c, add(START, ORIGIN_BYTES), CONFIG_BYTES)
+            extcodecopy(address(), c, sub(extcodesize(address()), CONFIG_BYTES), CONFIG_BYTES)
         }
     }
 }

@@ -5,35 +5,58 @@ import {PackedList} from "./PackedList.sol";
 
 /// @title PackedIds
 /// @notice The ids of a round's updates, ascending. Sixteen in a word while all of them fit 16 bits, else as `PackedList` keeps
-/// them: every round keeps its list for good, and a word of storage that was zero is the dearest thing there is.
-/// @dev Ids start at 1, so the first word of a list with 16 bits each is never zero; that of a wide list always is.
+/// them: every round keeps its list for good, and a word of storage that was zero is the dearest thing there is. So what else is
+/// kept of a round stands before its first id, in 16 bits: how many there are, and how the round was settled.
 library PackedIds {
     using PackedList for mapping(uint256 => uint256);
 
     uint256 private constant NARROW_MAX = type(uint16).max;
-    /// Bits of a word beside one narrow id.
+    /// Bits of a word beside one narrow id, or beside what stands before the first.
     uint256 private constant REST = 240;
-    /// The word before the first of a wide list.
+    /// The first word of a wide list.
     uint256 private constant WIDE_WORD = 1 << 64;
     /// The same in entries of a wide list.
     uint256 private constant WIDE = WIDE_WORD << 3;
+    /// In the first word, above the count of at most 128.
+    uint256 private constant IS_WIDE = 1 << 255;
+    uint256 private constant IS_SETTLED = 1 << 254;
+    uint256 private constant BY_SHARES = 1 << 253;
+    uint256 private constant COUNT = 0xff;
 
     /// @notice Writes the list of a round, which has none yet.
     function save(mapping(uint256 => uint256) storage list, uint32[] memory ids) internal {
         unchecked {
             uint256 count = ids.length;
-            bool isWide = count != 0 && PackedList.entry(ids, count - 1) > NARROW_MAX;
-            if (isWide) return list.saveFrom(WIDE_WORD, ids);
+            uint256 word = count << REST;
+            if (count != 0 && PackedList.entry(ids, count - 1) > NARROW_MAX) {
+                list[0] = word | IS_WIDE;
+                return list.saveFrom(WIDE_WORD, ids);
+            }
 
-            uint256 word = 0;
-            for (uint256 i = 0; i < count; ++i) {
-                word |= PackedList.entry(ids, i) << (REST - ((i & 15) << 4));
-                if (i & 15 == 15 || i + 1 == count) {
-                    list[i >> 4] = word;
+            for (uint256 place = 1; place <= count; ++place) {
+                if (place & 15 == 0) {
+                    list[(place >> 4) - 1] = word;
                     word = 0;
                 }
+                word |= PackedList.entry(ids, place - 1) << (REST - ((place & 15) << 4));
             }
+            list[count >> 4] = word;
         }
+    }
+
+    /// @notice Notes that the round is settled, and whether its workers are paid by shares.
+    function settle(mapping(uint256 => uint256) storage list, bool byShares) internal {
+        list[0] |= byShares ? IS_SETTLED | BY_SHARES : IS_SETTLED;
+    }
+
+    /// @notice Whether and how the round was settled, and how many updates it has.
+    function settlement(mapping(uint256 => uint256) storage list)
+        internal
+        view
+        returns (bool isSettled, bool byShares, uint256 count)
+    {
+        uint256 word = list[0];
+        (isSettled, byShares, count) = (word & IS_SETTLED != 0, word & BY_SHARES != 0, word >> REST & COUNT);
     }
 
     /// @notice The first `count` ids: all of them.
@@ -44,14 +67,13 @@ library PackedIds {
     {
         if (count == 0) return new uint32[](0);
         uint256 word = list[0];
-        if (word == 0) return list.load(WIDE, count);
+        if (word & IS_WIDE != 0) return list.load(WIDE, count);
 
         ids = new uint32[](count);
         unchecked {
-            for (uint256 i = 0; i < count; ++i) {
-                if (i & 15 == 0 && i != 0) word = list[i >> 4];
-                PackedList.set(ids, i, word >> REST);
-                word <<= 16;
+            for (uint256 place = 1; place <= count; ++place) {
+                word = place & 15 == 0 ? list[place >> 4] : word << 16;
+                PackedList.set(ids, place - 1, word >> REST);
             }
         }
     }
@@ -59,9 +81,12 @@ library PackedIds {
     /// @notice Entry `i`, which has to be there.
     function get(mapping(uint256 => uint256) storage list, uint256 i) internal view returns (uint256) {
         uint256 word = list[0];
-        if (word == 0) return list.get(WIDE + i);
-        if (i > 15) word = list[i >> 4];
-        return word << ((i & 15) << 4) >> REST;
+        if (word & IS_WIDE != 0) return list.get(WIDE + i);
+        unchecked {
+            uint256 place = i + 1;
+            if (place > 15) word = list[place >> 4];
+            return word << ((place & 15) << 4) >> REST;
+        }
     }
 
     /// @notice Where `id` stands among the `count` ids; `count` when it does not.

@@ -129,7 +129,7 @@ library Enrolment {
         bool isOutside = s.roster.find(0, p.committeeSize, id) == p.committeeSize;
         require(
             isOutside && !committed && s.absences[id] != p.round
-                && RoundSteps.trains(s, Operators.place(s), s.accounts[who], id),
+                && RoundSteps.trains(s, Operators.place(s), RoundSteps.wordOf(s.accounts[who])),
             ITrainingTask.NotAbsent(id)
         );
 

@@ -8,6 +8,7 @@ import {ITrainingTask, Phase, TaskConfig} from "../interfaces/ITrainingTask.sol"
 import {AggregateProof, Claim} from "../math/AggregateProof.sol";
 import {Committee} from "../math/Committee.sol";
 import {Shares} from "../math/Shares.sol";
+import {CommitBitmap} from "../packing/CommitBitmap.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
@@ -19,6 +20,7 @@ import {Tally} from "./Tally.sol";
 /// @title Proof
 /// @notice Convicts a proposer and its attesters by one wrong parameter.
 library Proof {
+    using CommitBitmap for mapping(uint256 => uint256);
     using PackedList for mapping(uint256 => uint256);
 
     uint256 private constant WAD = 1e18;
@@ -65,12 +67,12 @@ library Proof {
         bytes32[] memory roots = new bytes32[](shown.length);
         uint256[] memory shares = new uint256[](shown.length + 1);
         shares[0] = headShare;
-        uint32[] memory kept = s.shares.load(0, byRank ? 0 : order.length);
+        uint32[] memory kept = s.shares[p.round].load(0, byRank ? 0 : order.length);
         uint256[] memory ranks =
             byRank ? Tally.onRanks(c, p.rule, shown.length, Shares.TOTAL - headShare) : new uint256[](0);
         for (uint256 i = 0; i < shown.length; ++i) {
             shares[i + 1] = byRank ? ranks[i] : kept[i];
-            if (shares[i + 1] != 0 || byRank) roots[i] = s.digests[order[shown[i]]];
+            if (shares[i + 1] != 0 || byRank) roots[i] = s.digests[s.updates.placeOf(order[shown[i]])];
         }
         return Claim(s.modelRoot, RoundSteps.head(s, p).root, roots, shares, byRank, c.dimension, c.depth);
     }

@@ -42,6 +42,17 @@ library RoundSteps {
         require(attempt == p.attempt, ITrainingTask.WrongAttempt(attempt, p.attempt));
     }
 
+    /// @param word The place as one word (`Operators.place`).
+    function expectOpen(uint256 word, uint64 round, Phase phase) internal view {
+        // Fields of the packed word.
+        // forge-lint: disable-start(unsafe-typecast)
+        require(round == uint64(word), ITrainingTask.WrongRound(round, uint64(word)));
+        Phase running = Phase(uint8(word >> 128));
+        require(running == phase, ITrainingTask.WrongPhase(round, running));
+        require(block.timestamp < uint64(word >> 64), ITrainingTask.PhaseOver(uint64(word >> 64)));
+        // forge-lint: disable-end(unsafe-typecast)
+    }
+
     function expectOver(RoundState memory p) internal view {
         require(block.timestamp >= p.deadline, ITrainingTask.PhaseStillOpen(p.deadline));
     }
@@ -189,24 +200,29 @@ library RoundSteps {
 
     /// @notice Whether an account trains in this round: a training member, a backup, or a worker not shut out by the draw.
     /// @param word The place as one word (`Operators.place`), laid out as `save` writes it.
-    function trains(State storage s, uint256 word, Account storage a, uint256 id)
-        internal
-        view
-        returns (bool)
-    {
-        // Fields of the packed word.
+    /// @param account The account as one word (`wordOf`).
+    function trains(State storage s, uint256 word, uint256 account) internal view returns (bool) {
+        // Fields of the packed words.
         // forge-lint: disable-start(unsafe-typecast)
         uint256 size = uint8(word >> 232);
         uint256 seated = size + uint8(word >> 216);
+        uint256 id = uint32(account);
         uint256 seat = s.roster.find(0, seated, id);
         if (seat < size) return Internals.train(word) || Rules.isElected(Rule(uint8(word >> 240)));
-        if (a.weight == 0 || a.activeFrom > uint64(word)) return false;
+        if (uint32(account >> 32) == 0 || uint40(account >> 64) > uint64(word)) return false;
         // The miner does not train, its backups do.
         if (seat < seated) return seat != size;
         uint256 workers = uint8(word >> 224);
         bool isLimited = uint8(word >> 160) != 0;
         // forge-lint: disable-end(unsafe-typecast)
         return !isLimited || s.roster.find(seated, workers, id) < workers;
+    }
+
+    /// @notice What is kept of an account, as one word.
+    function wordOf(Account storage a) internal view returns (uint256 word) {
+        assembly ("memory-safe") {
+            word := sload(a.slot)
+        }
     }
 
     /* PROPOSERS */
@@ -369,59 +385,51 @@ library RoundSteps {
         TallyBits memory tally,
         Outcome outcome
     ) private returns (uint256 sum) {
-        Pay memory pay = Pay(tally.included, 1, p.updates, true, false);
-        pay.byShares = tally.formed && !Rules.isOnRanks(p.rule)
-            && (!Rules.isAttested(p.rule) || outcome == Outcome.Final);
-        // Both fit: at most 2^31 and 128.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (pay.byShares) pay.whole = uint32(Shares.TOTAL - Shares.ofHead(ImmutableArgs.alpha()));
-        // forge-lint: disable-next-line(unsafe-typecast)
-        else if (tally.formed) pay.whole = uint32(LibBit.popCount(tally.included));
-        // Too few to form shares: each gets what it would have got among the fewest that are enough.
-        else pay.whole = uint32(ImmutableArgs.minUpdates());
-        if (seats.convictedLine != NOBODY_CONVICTED) pay.paid &= ~_convictedUpdates(s, p, seats);
+        uint256 paid = tally.included;
+        if (seats.convictedLine != NOBODY_CONVICTED) paid &= ~uint256(_convictedUpdates(s, p, seats));
         // The sponsor's own earn nothing by what they judge.
-        // At most 128 updates.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (Internals.train(p)) pay.paid &= ~uint128(Internals.updates(s, p));
+        if (Internals.train(p)) paid &= ~Internals.updates(s, p);
         // INVARIANT: without weights that a majority attested nobody is paid, or the outsiders, most of whom these give little
         // or nothing, would earn more by a round that they void than by one that counts.
-        if (p.rule == Rule.Varsel && outcome != Outcome.Final) pay.paid = 0;
-        _save(s.pays[p.round], pay);
+        if (p.rule == Rule.Varsel && outcome != Outcome.Final) paid = 0;
+        bool byShares = tally.formed && !Rules.isOnRanks(p.rule)
+            && (!Rules.isAttested(p.rule) || outcome == Outcome.Final);
+        PackedIds.settle(s.orders[p.round], byShares);
 
         uint256 amount = ImmutableArgs.origin().workersBudget;
+        if (byShares) return _payShares(s, p, paid, amount);
+        // Too few to form shares: each gets what it would have got among the fewest that are enough.
+        uint256 whole = tally.formed ? LibBit.popCount(tally.included) : ImmutableArgs.minUpdates();
+        // Both fit: at most 128 updates.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (paid != 0) s.pays[p.round] = Pay(uint128(paid), uint128(whole));
         // Everybody is paid the same whole number of wei; the rest stays in escrow.
         // slither-disable-next-line divide-before-multiply
-        if (!pay.byShares) return LibBit.popCount(pay.paid) * (amount / pay.whole);
-        return _keepShares(s, p, pay, amount);
+        return LibBit.popCount(paid) * (amount / whole);
     }
 
-    /// @dev Copies the shares, eight to a word, to where the round keeps them; answers what is paid by them.
-    function _keepShares(State storage s, RoundState memory p, Pay memory pay, uint256 amount)
+    /// @dev Answers what is paid by shares, and takes away those of updates that are not paid.
+    function _payShares(State storage s, RoundState memory p, uint256 paid, uint256 amount)
         private
         returns (uint256 sum)
     {
-        mapping(uint256 => uint256) storage kept = s.paidShares[p.round];
-        uint256 paid = pay.paid;
-        uint256 whole = pay.whole;
+        mapping(uint256 => uint256) storage shares = s.shares[p.round];
+        uint256 whole = Shares.TOTAL - Shares.ofHead(ImmutableArgs.alpha());
         uint256 count = p.updates;
-        uint256 word = 0;
         unchecked {
-            // Below 2^128 · 2^31 each.
-            for (uint256 i = 0; i < count; ++i) {
-                if (i & 7 == 0) kept[i >> 3] = word = s.shares[i >> 3];
-                if (paid >> i & 1 != 0) sum += Rewards.ofWorker(amount, word >> 224, whole);
-                word <<= 32;
+            for (uint256 first = 0; first < count; first += 8) {
+                uint256 word = shares[first >> 3];
+                uint256 left = 0;
+                for (uint256 i = first; i < first + 8; ++i) {
+                    uint256 share = word << ((i & 7) << 5) >> 224;
+                    // Behind the last update stands none.
+                    if (share == 0 || paid >> i & 1 == 0) continue;
+                    // Below 2^128 · 2^31 each.
+                    sum += Rewards.ofWorker(amount, share, whole);
+                    left |= share << (224 - ((i & 7) << 5));
+                }
+                if (left != word) shares[first >> 3] = left;
             }
-        }
-    }
-
-    /// @dev In one write, as `save`.
-    function _save(Pay storage kept, Pay memory pay) private {
-        uint256 word = uint256(pay.paid) | uint256(pay.whole) << 128 | uint256(pay.updates) << 160
-            | LibBit.rawToUint(pay.settled) << 168 | LibBit.rawToUint(pay.byShares) << 176;
-        assembly ("memory-safe") {
-            sstore(kept.slot, word)
         }
     }
 

@@ -61,7 +61,7 @@ library Settlement {
         } else if (!Rules.isAttested(p.rule) || p.phase == Phase.Challenge) {
             uint256[] memory parts = new uint256[](p.updates);
             for (uint256 i = 0; i < parts.length; ++i) {
-                parts[i] = s.shares.get(i);
+                parts[i] = s.shares[p.round].get(i);
             }
             shares = Tally.withHead(headShare, parts);
         }
@@ -73,12 +73,18 @@ library Settlement {
         view
         returns (uint256 part, uint256 amount)
     {
-        Pay memory pay = s.pays[round];
-        if (id == 0 || pay.paid == 0) return (0, 0);
-        uint256 i = PackedIds.find(s.orders[round], pay.updates, id);
-        if (i == pay.updates || pay.paid >> i & 1 == 0) return (0, 0);
-        part = pay.byShares ? s.paidShares[round].get(i) : 1;
-        amount = Rewards.ofWorker(ImmutableArgs.origin().workersBudget, part, pay.whole);
+        (bool isSettled, bool byShares, uint256 updates) = PackedIds.settlement(s.orders[round]);
+        if (id == 0 || !isSettled) return (0, 0);
+        uint256 i = PackedIds.find(s.orders[round], updates, id);
+        if (i == updates) return (0, 0);
+        uint256 whole;
+        if (byShares) {
+            (part, whole) = (s.shares[round].get(i), Shares.TOTAL - Shares.ofHead(ImmutableArgs.alpha()));
+        } else {
+            Pay memory pay = s.pays[round];
+            (part, whole) = (pay.paid >> i & 1, pay.whole);
+        }
+        if (part != 0) amount = Rewards.ofWorker(ImmutableArgs.origin().workersBudget, part, whole);
     }
 
     /// @notice Takes the caller's credit and its pay of these rounds out of what is owed; the caller of this function sends it.
@@ -88,7 +94,10 @@ library Settlement {
         a.credit = 0;
         for (uint256 i = 0; i < rounds.length; ++i) {
             uint64 round = rounds[i];
-            require(s.pays[round].settled, ITrainingTask.RoundNotSettled(round));
+            // Only one of the answers is asked for.
+            // slither-disable-next-line unused-return
+            (bool isSettled,,) = PackedIds.settlement(s.orders[round]);
+            require(isSettled, ITrainingTask.RoundNotSettled(round));
             (uint256 part, uint256 pay) = _workerPay(s, round, a.id);
             if (part == 0) continue;
             require(!_isClaimed(s, a.id, round), ITrainingTask.AlreadyClaimed(round));
@@ -122,12 +131,12 @@ library Settlement {
     }
 
     /// @notice Refuses score bytes that do not have the rule's form.
-    function expectWellFormed(bytes calldata scores, RoundState storage p) internal view {
-        bool good = Scores.isWellFormed(scores, Rules.scoreKind(p.rule), p.updates);
+    function expectWellFormed(bytes calldata scores, Rule rule, uint256 updates) internal pure {
+        bool good = Scores.isWellFormed(scores, Rules.scoreKind(rule), updates);
         if (good) return;
-        uint256 entries = (uint256(p.updates) + 7) / 8;
-        if (Rules.isSoftmax(p.rule)) entries = 8 * uint256(p.updates);
-        else if (Rules.isElected(p.rule)) entries = 16 * uint256(p.updates);
+        uint256 entries = (updates + 7) / 8;
+        if (Rules.isSoftmax(rule)) entries = 8 * updates;
+        else if (Rules.isElected(rule)) entries = 16 * updates;
         revert ITrainingTask.BadScores(scores.length, 8 + entries);
     }
 
@@ -150,7 +159,7 @@ library Settlement {
             : _areEqualParts(parts, chosen, s.tally.included, _wanted(p.rule), Shares.TOTAL - headShare);
         require(isGood, ITrainingTask.BadShares());
 
-        s.shares.save(parts);
+        s.shares[p.round].save(parts);
         digest = keccak256(abi.encodePacked(shares));
     }
 

@@ -9,6 +9,7 @@ import {Committee} from "../math/Committee.sol";
 import {ScoreKind, Scores, Verdict} from "../math/Scores.sol";
 import {Shares} from "../math/Shares.sol";
 import {SortitionTree, StakeTree} from "../math/SortitionTree.sol";
+import {CommitBitmap} from "../packing/CommitBitmap.sol";
 import {ImmutableArgs} from "../packing/ImmutableArgs.sol";
 import {PackedDeviations} from "../packing/PackedDeviations.sol";
 import {PackedList} from "../packing/PackedList.sol";
@@ -21,6 +22,7 @@ import {UncheckedArray} from "../packing/UncheckedArray.sol";
 /// @title Tally
 /// @notice Turns the revealed scores of a round into inclusion, shares, deviations and the next committee.
 library Tally {
+    using CommitBitmap for mapping(uint256 => uint256);
     using PackedList for mapping(uint256 => uint256);
     using SortitionTree for StakeTree;
 
@@ -189,7 +191,7 @@ library Tally {
         uint32[] memory order = PackedIds.load(s.orders[p.round], p.updates);
         bytes32[] memory roots = new bytes32[](order.length);
         for (uint256 i = 0; i < order.length; ++i) {
-            roots[i] = s.digests[order[i]];
+            roots[i] = s.digests[s.updates.placeOf(order[i])];
         }
         return Committee.dropRepeats(included, roots, RoundSteps.head(s, p).root);
     }
@@ -213,7 +215,7 @@ library Tally {
         }
         uint256[] memory parts = _parts(s, p, c, chosen, verdict.statistics, amount);
         shares = PackedList.pack(headShare, parts, chosen, p.updates);
-        s.shares.savePacked(shares, 1);
+        s.shares[p.round].savePacked(shares, 1);
     }
 
     function _parts(
@@ -231,7 +233,7 @@ library Tally {
         if (!countsSamples(c)) return Shares.equal(count, amount);
         uint256[] memory values = Committee.members(chosen);
         for (uint256 i = 0; i < count; ++i) {
-            values[i] = s.samples[PackedIds.get(s.orders[p.round], values[i])];
+            values[i] = s.samples[s.updates.placeOf(PackedIds.get(s.orders[p.round], values[i]))];
         }
         return Shares.bySamples(values, amount);
     }

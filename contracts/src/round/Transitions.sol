@@ -290,7 +290,7 @@ library Transitions {
         uint256 count = order.length;
         bytes32[] memory roots = new bytes32[](count);
         for (uint256 i = 0; i < count; ++i) {
-            bytes32 root = s.digests[PackedList.entry(order, i)];
+            bytes32 root = s.digests[s.updates.placeOf(PackedList.entry(order, i))];
             if (root == headRoot) repeats = true;
             // Up to 8128 comparisons: assembly keeps them at a fifth of the gas.
             assembly ("memory-safe") {

@@ -94,14 +94,10 @@ struct TallyBits {
     uint120 spare;
 }
 
-/// @notice How the workers of a settled round are paid: those in `paid` get their part of `whole`.
+/// @notice How the workers of a settled round are paid that is not paid by shares: those in `paid` get one part of `whole` each.
 struct Pay {
     uint128 paid;
-    uint32 whole;
-    uint8 updates;
-    bool settled;
-    /// Parts are shares; else one each.
-    bool byShares;
+    uint128 whole;
 }
 
 /// @notice All that a task keeps. Lists of ids and shares are packed (`PackedList`); words are reused from round to round
@@ -119,6 +115,8 @@ struct State {
     bytes32 modelRoot;
     bytes32 modelBlock;
     bytes32 sharesDigest;
+    /// The hash of these three; without posted shares the last one counts as zero.
+    bytes32 proposal;
     /// The hash of the ordered roots that scores are bound to.
     bytes32 rootsHash;
     TallyBits tally;
@@ -127,9 +125,9 @@ struct State {
     mapping(uint256 id => address) addresses;
     /// Who committed and revealed in this round (`CommitBitmap`).
     mapping(uint256 key => uint256) updates;
-    /// A commitment, after the reveal a root.
-    mapping(uint256 id => bytes32) digests;
-    mapping(uint256 id => uint256) samples;
+    /// By the place that `updates` gives an account in this round: a commitment, after the reveal a root; declared samples.
+    mapping(uint256 place => bytes32) digests;
+    mapping(uint256 place => uint256) samples;
     /// Committee, line of proposers, drawn workers.
     mapping(uint256 word => uint256) roster;
     mapping(uint256 word => uint256) elected;
@@ -137,10 +135,10 @@ struct State {
     mapping(uint256 position => bytes32) scores;
     /// By committee position (`PackedDeviations`).
     mapping(uint256 word => uint256) deviations;
+    /// The ids of a round's updates, and how it was settled (`PackedIds`).
     mapping(uint256 round => mapping(uint256 word => uint256)) orders;
-    /// The shares of the running round; a settled round keeps a copy where its workers are paid by them.
-    mapping(uint256 word => uint256) shares;
-    mapping(uint256 round => mapping(uint256 word => uint256)) paidShares;
+    /// The shares of a round's updates; once it is settled, nobody's is left whom it does not pay.
+    mapping(uint256 round => mapping(uint256 word => uint256)) shares;
     mapping(uint256 round => Pay) pays;
     mapping(uint256 id => mapping(uint256 word => uint256)) claimed;
     mapping(bytes32 note => uint256 blockNumber) notes;

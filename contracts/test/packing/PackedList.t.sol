@@ -104,14 +104,42 @@ contract TaskOrdersTest is BaseTest {
     }
 
     function test_save_idsAtTheLimitOf16Bits_takesOneWord() external {
-        _expectKept(_ids(16, type(uint16).max));
+        _expectKept(_ids(15, type(uint16).max));
 
+        vm.assertTrue(_order[0] << 16 != 0);
         vm.assertEq(_order[1], 0);
     }
 
-    function test_save_idsBeyond16Bits_keepsThemWide() external {
-        _expectKept(_ids(16, uint256(type(uint16).max) + 1));
+    function test_save_oneIdMore_takesAnotherWord() external {
+        _expectKept(_ids(16, type(uint16).max));
 
-        vm.assertEq(_order[0], 0);
+        vm.assertTrue(_order[1] != 0);
+        vm.assertEq(_order[2], 0);
+    }
+
+    function test_save_idsBeyond16Bits_keepsThemWide() external {
+        _expectKept(_ids(15, uint256(type(uint16).max) + 1));
+
+        vm.assertEq(_order[0] << 16, 0);
+    }
+
+    function testFuzz_settle_keepsTheIdsAndSaysHow(uint256 count, uint256 last, bool byShares) external {
+        count = _bound(count, 0, MOST_UPDATES);
+        uint32[] memory ids = _ids(count, _bound(last, count, type(uint32).max));
+        _order.save(ids);
+        (bool isSettled,,) = _order.settlement();
+        vm.assertFalse(isSettled);
+
+        _order.settle(byShares);
+
+        (bool settled, bool areShares, uint256 kept) = _order.settlement();
+        vm.assertTrue(settled);
+        vm.assertEq(areShares, byShares);
+        vm.assertEq(kept, count);
+        uint32[] memory loaded = _order.load(count);
+        for (uint256 i = 0; i < count; ++i) {
+            vm.assertEq(loaded[i], ids[i]);
+            vm.assertEq(_order.get(i), ids[i]);
+        }
     }
 }
