@@ -1,8 +1,8 @@
 """What a contract's code says: that it is this release's, which contracts it works with, and a task's frozen terms.
 
-A task's code is `TaskFront`, which every task has, and behind it the task's own terms; libraries and immutable values are filled into a contract's code
-when it is created. So the code alone, without a call, shows how a task, its registry, its factory and its libraries
-belong together.
+A task's code is `TaskFront`, which every task has, and behind it the task's own terms; libraries and immutable values are
+filled into a contract's code when it is created. So the code alone, without a call, shows how a task, its registry, its
+factory and its libraries belong together.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +33,7 @@ class TaskCode:
     sponsor: Address
     config: TaskConfig
     seed_delay: int
+    libraries: Mapping[str, Address]
 
     @property
     def parts(self) -> dict[str, Address]:
@@ -84,8 +85,10 @@ def read_task_code(code: bytes) -> TaskCode:
     """
     front, _ = _template("TaskFront")
     args = code[len(front) :]
-    if not code.startswith(front):
-        raise VerificationError("its code is not that of a task")
+    try:
+        libraries = fill_of("TaskFront", code[: len(front)]).libraries
+    except VerificationError as error:
+        raise VerificationError(f"its code is not that of a task: {error}") from error
     terms = functions("TrainingTask")["config"].outputs
     try:
         implementation, registry, task_id, sponsor, *_, delay = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
@@ -94,7 +97,7 @@ def read_task_code(code: bytes) -> TaskCode:
     except (DecodingError, ValueError) as error:
         raise VerificationError(f"the terms in its code cannot be read: {error}") from error
     parts = (as_address(implementation), as_address(registry))
-    return TaskCode(*parts, task_id, as_address(sponsor), config, delay)
+    return TaskCode(*parts, task_id, as_address(sponsor), config, delay, libraries)
 
 
 def as_config(values: tuple[object, ...]) -> TaskConfig:
@@ -125,10 +128,14 @@ def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
     found = {name: _fill(name, at, code_of) for name, at in made.parts.items()}
     (word,) = _expect_immutables("StakeRegistry", found["StakeRegistry"], 1)
     factory = Address(word[-20:])
-    words = _expect_immutables("TaskFactory", _fill("TaskFactory", factory, code_of), 4)
+    filled = _fill("TaskFactory", factory, code_of)
+    words = _expect_immutables("TaskFactory", filled, 4)
     if not {bytes(12) + made.registry, bytes(12) + made.implementation} <= words:
         raise VerificationError(f"factory {hex_of(factory)} makes its tasks with another registry or code")
     libraries = found["TrainingTask"].libraries
+    for name, at in (*made.libraries.items(), *filled.libraries.items()):
+        if libraries.get(name) != at:
+            raise VerificationError(f"task or factory work with another {name} than TrainingTask does")
     for name, at in libraries.items():
         if _expect_immutables(name, _fill(name, at, code_of), 1) != {bytes(12) + at}:
             raise VerificationError(f"{name} {hex_of(at)}: its code does not hold its own address")

@@ -3,11 +3,14 @@ pragma solidity 0.8.37;
 
 import {ImmutableArgs} from "./packing/ImmutableArgs.sol";
 import {Acts} from "./round/Acts.sol";
+import {Proof} from "./round/Proof.sol";
+import {Tally} from "./round/Tally.sol";
+import {Transitions} from "./round/Transitions.sol";
 import {State} from "./types/TaskState.sol";
 
 /// @title TaskFront
-/// @notice The code at a task's address. What every participant posts in a round runs right here; all other calls run in
-/// `TrainingTask`, on this contract's storage.
+/// @notice The code at a task's address. What every participant posts in a round runs right here, and what moves a round on goes
+/// straight to its library; all other calls run in `TrainingTask`, on this contract's storage.
 /// @dev A task's code is this one's and behind it `ImmutableArgs`. Reaching into another contract costs 2,600 gas
 /// a call: a round of 100 workers makes 215 of those that are here, and a task is created once.
 contract TaskFront {
@@ -38,6 +41,28 @@ contract TaskFront {
         external
     {
         Acts.vote(_s, round, attempt, modelRoot, blockCid, sharesDigest, true);
+    }
+
+    /// @notice See `ITrainingTask.draw`.
+    function draw(bytes calldata header) external {
+        Transitions.draw(_s, header);
+    }
+
+    /// @notice See `ITrainingTask.advance`.
+    function advance(uint64 round) external {
+        Transitions.advance(_s, round);
+    }
+
+    /// @notice See `ITrainingTask.tally`.
+    function tally(uint64 round, bytes[] calldata vectors) external {
+        Tally.tally(_s, round, vectors);
+    }
+
+    /// @notice See `ITrainingTask.prove`.
+    function prove(uint64 round, uint8 attempt, uint64 position, bytes calldata evidence, bytes32 salt)
+        external
+    {
+        Proof.prove(_s, round, attempt, position, evidence, salt);
     }
 
     /// @notice Everything else, with whatever is paid.

@@ -396,12 +396,12 @@ contract TrainingTask is ITrainingTask {
 
     /// @inheritdoc ITrainingTask
     function escrow() external view returns (uint256) {
-        return _s.escrow;
+        return _s.escrow - RoundSteps.pending(_s.place);
     }
 
     /// @inheritdoc ITrainingTask
     function owed() external view returns (uint256) {
-        return _s.owed;
+        return _s.owed + RoundSteps.pending(_s.place);
     }
 
     /// @inheritdoc ITrainingTask

@@ -109,10 +109,15 @@ contract TaskUpdatesTest is BaseTest {
             ++shown;
         }
 
-        (uint32[] memory revealed, uint32[] memory hidden) = _words.list(ROUND, ACCOUNTS);
+        (uint32[] memory revealed, uint32[] memory hidden, uint256[] memory places) =
+            _words.list(ROUND, ACCOUNTS);
 
         vm.assertEq(_words.count(ROUND, ACCOUNTS), count);
         vm.assertEq(revealed.length, shown);
+        vm.assertEq(places.length, shown);
+        for (uint256 i = 0; i < shown; ++i) {
+            vm.assertEq(places[i], _places[revealed[i]]);
+        }
         vm.assertEq(hidden.length, count - shown);
         _expectAscending(revealed, true);
         _expectAscending(hidden, false);

@@ -116,7 +116,13 @@ def test_terms_are_read_from_a_tasks_code_alone(played: History, codes: Codes) -
 def test_code_that_is_no_tasks_is_refused(played: History, codes: Codes) -> None:
     code = codes[played.task.address]
 
-    for wrong in (b"", code[1:], code[:-1601], b"\1" + code[1:], codes[place_of(played, codes, "TaskFactory")]):
+    for wrong in (
+        b"",
+        code[1:],
+        code[:-1601],
+        b"\1" + code[1:],
+        codes[place_of(played, codes, "TaskFactory")],
+    ):
         with pytest.raises(VerificationError, match="its code is not that of a task"):
             read_task_code(wrong)
     for wrong in (code[:-1], code[:-1500], code[:-1600]):

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {LibBit} from "solady/utils/LibBit.sol";
 
 import {PackedList} from "./PackedList.sol";
+import {UncheckedArray} from "./UncheckedArray.sol";
 
 /// @title CommitBitmap
 /// @notice Who committed and who revealed an update in a round, by enrolment id, and where what they posted is kept.
@@ -39,7 +40,7 @@ library CommitBitmap {
     /// @notice Where what the account posted is kept. It has to have committed in the round that the bitmap was last used in.
     function placeOf(mapping(uint256 => uint256) storage words, uint256 id) internal view returns (uint256) {
         unchecked {
-            return _place(words[id / IDS], id);
+            return _placeIn(words[id / IDS], id / IDS, id % IDS);
         }
     }
 
@@ -76,7 +77,7 @@ library CommitBitmap {
             if (word >> TAG_SHIFT != round || word >> i & 1 == 0) return (false, false, 0);
 
             uint256 bit = 1 << (IDS + i);
-            (committed, revealed, place) = (true, word & bit != 0, _place(word, id));
+            (committed, revealed, place) = (true, word & bit != 0, _placeIn(word, leaf, i));
             if (!revealed) words[leaf] = word | bit;
         }
     }
@@ -100,32 +101,39 @@ library CommitBitmap {
         }
     }
 
-    /// @notice Who committed, by ascending id: those who revealed, and those who did not.
+    /// @notice Who committed, by ascending id: those who revealed, those who did not, and where the former's updates are kept.
     function list(mapping(uint256 => uint256) storage words, uint256 round, uint256 accounts)
         internal
         view
-        returns (uint32[] memory revealed, uint32[] memory hidden)
+        returns (uint32[] memory revealed, uint32[] memory hidden, uint256[] memory places)
     {
         uint256[] memory leaves = _leaves(words, round, accounts);
         uint256 committed = _count(words, round, leaves);
         revealed = new uint32[](committed);
         hidden = new uint32[](committed);
+        places = new uint256[](committed);
         uint256 shown = 0;
         uint256 silent = 0;
         unchecked {
             for (uint256 n = 0; n < leaves.length; ++n) {
-                uint256 bits = _read(words, round, leaves[n]);
+                uint256 leaf = leaves[n];
+                uint256 bits = _read(words, round, leaf);
                 for (uint256 open = bits & ((1 << IDS) - 1); open != 0; open &= open - 1) {
                     uint256 i = LibBit.ffs(open);
-                    uint256 id = leaves[n] * IDS + i;
-                    if (bits >> (IDS + i) & 1 != 0) PackedList.set(revealed, shown++, id);
-                    else PackedList.set(hidden, silent++, id);
+                    uint256 id = leaf * IDS + i;
+                    if (bits >> (IDS + i) & 1 == 0) {
+                        PackedList.set(hidden, silent++, id);
+                        continue;
+                    }
+                    UncheckedArray.put(places, shown, _placeIn(bits, leaf, i));
+                    PackedList.set(revealed, shown++, id);
                 }
             }
         }
         assembly ("memory-safe") {
             mstore(revealed, shown)
             mstore(hidden, silent)
+            mstore(places, shown)
         }
     }
 
@@ -178,9 +186,9 @@ library CommitBitmap {
         }
     }
 
-    function _place(uint256 word, uint256 id) private pure returns (uint256) {
+    function _placeIn(uint256 word, uint256 leaf, uint256 i) private pure returns (uint256) {
         unchecked {
-            return id / IDS << PLACE_BITS | word >> (FIRST_PLACE + PLACE_BITS * (id % IDS)) & PLACE;
+            return leaf << PLACE_BITS | word >> (FIRST_PLACE + PLACE_BITS * i) & PLACE;
         }
     }
 

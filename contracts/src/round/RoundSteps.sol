@@ -49,7 +49,7 @@ library RoundSteps {
         require(round == uint64(word), ITrainingTask.WrongRound(round, uint64(word)));
         Phase running = Phase(uint8(word >> 128));
         require(running == phase, ITrainingTask.WrongPhase(round, running));
-        require(block.timestamp < uint64(word >> 64), ITrainingTask.PhaseOver(uint64(word >> 64)));
+        require(block.timestamp < uint56(word >> 64), ITrainingTask.PhaseOver(uint56(word >> 64)));
         // forge-lint: disable-end(unsafe-typecast)
     }
 
@@ -59,9 +59,15 @@ library RoundSteps {
 
     function enter(RoundState memory p, Phase phase) internal {
         p.phase = phase;
-        p.deadline = uint64(block.timestamp) + ImmutableArgs.secondsOf(phase);
+        p.deadline = deadline(phase);
 
         emit ITrainingTask.PhaseEntered(p.round, p.attempt, phase, p.deadline);
+    }
+
+    /// @notice When a phase that begins now ends.
+    function deadline(Phase phase) internal view returns (uint56) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint56(block.timestamp) + uint56(ImmutableArgs.secondsOf(phase));
     }
 
     /// @notice Saves the place that a move worked on.
@@ -73,8 +79,8 @@ library RoundSteps {
         uint256 counts = uint256(p.nextProposer) | uint256(p.expected) << 8 | uint256(p.updates) << 24
             | uint256(p.proposers) << 32 | uint256(p.workers) << 40 | uint256(p.committeeSize) << 48
             | uint256(p.rule) << 56 | uint256(p.heads) << 64;
-        uint256 word = uint256(p.round) | uint256(p.deadline) << 64 | uint256(p.phase) << 128
-            | uint256(p.attempt) << 136 | flags << 144 | counts << 184;
+        uint256 word = uint256(p.round) | uint256(p.deadline) << 64 | uint256(p.fees) << 120
+            | uint256(p.phase) << 128 | uint256(p.attempt) << 136 | flags << 144 | counts << 184;
 
         RoundState storage place = s.place;
         assembly ("memory-safe") {
@@ -284,6 +290,8 @@ library RoundSteps {
     function endRound(State storage s, RoundState memory p, Outcome outcome) internal {
         (uint256 workers, uint256 committee, uint256 miner) = (0, 0, 0);
         if (p.phase >= Phase.Tally) (workers, committee, miner) = _settle(s, p, outcome);
+        _owe(s, workers + committee + miner + pending(p));
+        p.fees = 0;
 
         Head memory after_ = head(s, p);
         emit ITrainingTask.RoundEnded(
@@ -317,13 +325,7 @@ library RoundSteps {
 
     /* MONEY */
 
-    /// @notice Owes an account more, out of escrow.
-    function credit(State storage s, address who, uint256 amount) internal {
-        if (amount != 0) _owe(s, amount);
-        _credit(s, who, amount);
-    }
-
-    /// @dev The caller of this function takes the amount out of escrow.
+    /// @dev The caller of this function takes the amount out of escrow, now or at the end of the round.
     function _credit(State storage s, address who, uint256 amount) private {
         if (amount == 0) return;
         // All ether there is fits 128 bits.
@@ -334,8 +336,23 @@ library RoundSteps {
     }
 
     /// @notice Whoever moves the round on earns the caller's fee; an operator earns it for its owner.
-    function payCaller(State storage s) internal {
-        credit(s, Operators.actsFor(Operators.place(s), msg.sender), ImmutableArgs.callerFee());
+    /// @dev A round pays at most eleven. They are booked together: the place is saved anyway, and a word less is written.
+    function payCaller(State storage s, RoundState memory p) internal {
+        _credit(s, Operators.actsFor(Operators.place(s), msg.sender), ImmutableArgs.callerFee());
+        ++p.fees;
+    }
+
+    /// @notice Callers' fees of this round that are credited, and still part of `State.escrow`.
+    function pending(RoundState memory p) internal view returns (uint256) {
+        return p.fees == 0 ? 0 : p.fees * ImmutableArgs.callerFee();
+    }
+
+    /// @notice Books the fees of the running round, for a claim that needs them.
+    function bookFees(State storage s) internal {
+        RoundState memory p = s.place;
+        _owe(s, pending(p));
+        p.fees = 0;
+        save(s, p);
     }
 
     /// @notice Slashes for silence, or for bytes that a majority could not get; the weight follows at once.
@@ -372,8 +389,6 @@ library RoundSteps {
             miner = ImmutableArgs.origin().minerBudget;
             _credit(s, s.addresses[proposerOf(s, p)], miner);
         }
-        uint256 sum = workers + committee + miner;
-        if (sum != 0) _owe(s, sum);
     }
 
     /// @dev By shares where the rule gives them to updates, else in equal parts over the included; nothing to the convicted,

@@ -13,6 +13,7 @@ import {PackedList} from "../packing/PackedList.sol";
 import {PackedIds} from "../packing/PackedIds.sol";
 import {Account, Pay, RoundState, State, Rules} from "../types/TaskState.sol";
 import {Internals} from "./Internals.sol";
+import {RoundSteps} from "./RoundSteps.sol";
 import {Tally} from "./Tally.sol";
 
 /// @title Settlement
@@ -105,6 +106,7 @@ library Settlement {
             amount += pay;
         }
         require(amount != 0, ITrainingTask.NothingToClaim());
+        if (s.owed < amount) RoundSteps.bookFees(s);
         // All ether there is fits 128 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
         s.owed -= uint128(amount);

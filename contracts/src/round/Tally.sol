@@ -41,7 +41,7 @@ library Tally {
         for (; hidden != 0; hidden &= hidden - 1) {
             RoundSteps.punish(s, p, s.roster.get(LibBit.ffs(hidden)), Slash.NoReveal);
         }
-        RoundSteps.payCaller(s);
+        RoundSteps.payCaller(s, p);
         if (starts.length < p.committeeSize / 2 + 1) _giveUp(s, p);
         else _decide(s, p, seats.revealed, starts);
 

@@ -8,7 +8,10 @@ import {StakeTree} from "../math/SortitionTree.sol";
 /// @notice Where a round stands: one word, so that most actions read all they need at once.
 struct RoundState {
     uint64 round;
-    uint64 deadline;
+    /// In seconds, which fit for two billion years.
+    uint56 deadline;
+    /// How many callers of this round were credited their fee and not yet booked as owed (`RoundSteps.pending`).
+    uint8 fees;
     Phase phase;
     uint8 attempt;
     bool extended;
@@ -106,7 +109,7 @@ struct State {
     RoundState place;
     DrawState gate;
     CommitteeBits seats;
-    /// What nobody earned yet; what was earned and is not claimed.
+    /// What nobody earned yet; what was earned and is not claimed. Callers' fees are booked at the end of their round.
     uint128 escrow;
     uint128 owed;
     /// The head and the one before it: a new head takes the older one's place (`RoundState.heads`).
