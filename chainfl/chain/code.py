@@ -1,8 +1,8 @@
 """What a contract's code says: that it is this release's, which contracts it works with, and a task's frozen terms.
 
-A task's code is `TaskFront`, which every task has, and behind it the task's own terms; libraries and immutable values are
-filled into a contract's code when it is created. So the code alone, without a call, shows how a task, its registry, its
-factory and its libraries belong together.
+A task's code is `TaskFront`, which every task has, and behind it the task's own terms; libraries and immutable values
+are filled into a contract's code when it is created. So the code alone, without a call, shows how a task, its registry,
+its factory and its libraries belong together.
 """
 
 from collections.abc import Callable, Iterator, Mapping
