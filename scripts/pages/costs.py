@@ -20,9 +20,9 @@ WORD: Final = 32
 ENVELOPE_BYTES: Final = 115  # of a signed transaction without its calldata: fees, nonce, addresses, signature
 HEADER_BYTES: Final = 600
 
-# Seen once, by `chainfl demo` on anvil 1.7.1, 2026-11-19: six deployments, and one task created.
-DEPLOY_GAS: Final = 23_630_148
-CREATE_GAS: Final = 568_079
+# Seen once, in the scene of `scripts/bench gas` on anvil 1.7.1, 2026-11-19: six deployments, and one task created.
+DEPLOY_GAS: Final = 25_777_476
+CREATE_GAS: Final = 1_959_300
 SEEN: Final = "2026-11-19"
 
 
@@ -207,8 +207,8 @@ arguments by their ABI size and {ENVELOPE_BYTES} bytes around each transaction. 
 bytes are in IPFS or a folder, and the chain holds 32 of them.
 
 **What is not.** Claims (one a participant whenever it likes), reverted transactions, fees that rise in a busy hour
-(`--max-fee` is the cap), storage and bandwidth, electricity. Deploying and creating a task were seen once, in a
-demonstration on {SEEN}.
+(`--max-fee` is the cap), storage and bandwidth, electricity. Deploying and creating a task were seen once, in the scene
+of `scripts/bench gas`, on {SEEN}.
 """
 
 
