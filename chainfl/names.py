@@ -62,11 +62,13 @@ def parse_call(
     name, _, rest = text.partition(":")
     if name not in defaults:
         raise unknown(kind, name, defaults)
+
     values = dict(defaults[name])
     for item in filter(None, rest.split(",")):
         key, _, value = item.strip().partition("=")
         if key not in values:
             raise unknown(f"parameter of {kind} {name}", key, values)
+
         try:
             values[key] = float(value)
         except ValueError:

@@ -160,6 +160,7 @@ def coverage_checks(junit: Path) -> list[Check]:
         "--ignore=tests/integration",
         f"--junitxml={junit}",
     )
+
     run_tests = (PYTHON, "-m", "coverage", "run", "-m", *tests)
     floor = (PYTHON, "-m", "coverage", "report", "--format=total")
     return [
@@ -179,6 +180,7 @@ def pytest_command(depth: str, junit: Path, workers: int) -> tuple[str, ...]:
     selection = ("-m", SELECTION[depth]) if SELECTION[depth] else ()
     timeout = ("-o", f"timeout={TIMEOUT_SECONDS[depth]}")
     parallel = ("-n", str(workers), "--dist", "worksteal")
+
     return (
         PYTHON,
         "-m",
@@ -247,6 +249,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="store_true",
         help="only: what the unit tests reach, against the floor in pyproject.toml",
     )
+
     parser.add_argument("--workers", type=int, default=2, help="pytest processes side by side (default 2)")
     parser.set_defaults(depth="default")
     return parser.parse_args(arguments)

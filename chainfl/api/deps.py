@@ -119,6 +119,35 @@ async def reply_page(
     return reply(request, page_body(documents, next_))
 
 
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """A list that belongs to one task: who asks, for which task, and for which page."""
+
+    request: Request
+    services: Services
+    task: str
+    paging: Paging
+
+    async def page(
+        self, kind: str, round_: int | None = None, account: str | None = None, name: str | None = None
+    ) -> Response:
+        """A page of the task's documents of one kind, of them all or of those that the filters leave.
+
+        Raises:
+            NotIndexedError: there is no such task.
+        """
+        where = Filter(address_of(self.services, self.task), round_, lower(account), name)
+        return await reply_page(self.request, self.services, kind, where, self.paging)
+
+
+async def _task_list(request: Request, services: ServicesDep, task: TaskName, paging: PagingDep) -> TaskList:
+    # The task is looked up by the route: bad parameters are refused before an unknown task is.
+    return TaskList(request, services, task, paging)
+
+
+TaskListDep = Annotated[TaskList, Depends(_task_list)]
+
+
 def page_body(documents: Sequence[str], next_: int | None) -> str:
     """A page from documents that are JSON already."""
     return f'{{"items":[{",".join(documents)}],"next":{"null" if next_ is None else next_}}}'

@@ -190,11 +190,15 @@ def _attested(asked: Judgement, judged: _Judged) -> list[int]:
         raise InputError(
             f"input.distances: give krum, multi-krum or varsel {count} rows of {count} distances"
         )
+
     if count < config.min_updates:
         return []
     if config.rule is Rule.VARSEL:
         return _weighed(asked, judged)
+
     wanted = 1 if config.rule is Rule.KRUM else min(config.selected, count)
+
+    # `krum` judges the included updates only; the excluded ones between them have no share.
     chosen = iter(krum(matrix, config.tolerated, wanted))
     kept = head_share(config.alpha)
     return [kept, *equal([next(chosen) if counts else False for counts in included], TOTAL - kept)]

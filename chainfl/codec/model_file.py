@@ -192,9 +192,12 @@ def _header_of(data: bytes) -> dict[str, plain_json.Json]:
         raise ModelFileError(
             f"not a file of `chainfl model export`: a header of {length} bytes, {_MAX_HEADER_BYTES} are allowed"
         )
+
+    # The length is the file's own word: it is held to a bound before anything of that size is looked at.
     text = data[_LENGTH_BYTES : _LENGTH_BYTES + length]
     if len(text) < length or len(data) < _LENGTH_BYTES:
         raise ModelFileError(f"header: the file ends after {len(data)} bytes, inside its header")
+
     try:
         told = plain_json.loads(text, "header")
     except InputError as error:

@@ -63,10 +63,12 @@ def open_cast(rule: str, rounds: int) -> Cast:
     """Nine honest, three hostile with a tenth of the stake; the last round's first proposer is set to lie."""
     hostile = NAMES[-HOSTILE:]
     attacks = dict.fromkeys(hostile, "label-flip")
+
     people = [
         Person(name, HOSTILE_STAKE if name in hostile else HONEST_STAKE, attacks.get(name), rounds)
         for name in NAMES
     ]
+
     described = {
         name: ReplayParticipant(
             number,
@@ -77,6 +79,7 @@ def open_cast(rule: str, rounds: int) -> Cast:
         )
         for number, name in enumerate(NAMES)
     }
+
     return Cast(people, open_terms(rule, rounds), described, frozenset(hostile))
 
 

@@ -83,12 +83,14 @@ def selfish_cast(folder: Path, rounds: int, rule: str | None = None) -> Cast:
     seed = DEALS[0]
     dealt = deal(seed)
     file = write_deal(dealt, folder / "digits.npz")
+
     described = {
         name: ReplayParticipant(
             number, len(NAMES), "natural", seed, master_seed=seed, dataset=f"npz:{file.resolve()}"
         )
         for number, name in enumerate(NAMES)
     }
+
     people = [Person(name, STAKE, lie_in_round=rounds) for name in NAMES]
     return Cast(
         people,

@@ -114,21 +114,27 @@ def alike(labels: Labels, parts: Parts, count: int, seed: int) -> Parts:
     """
     dealt = [np.array(part) for part in parts]
     rng = _rng(seed)
+
     for taker in range(1, count):
         settled = np.concatenate(dealt[:taker])
         free = np.setdiff1d(np.arange(len(labels)), settled)
+
+        # Nothing is taken from the parts that are done, the first one included.
         fresh = np.concatenate(
             [
                 _some_of(free[labels[free] == label], wanted, dealt[taker], rng)
                 for label, wanted in zip(*np.unique(labels[dealt[0]], return_counts=True), strict=True)
             ]
         )
+
+        # Every sample given away is replaced by one of the taker's, so that all parts keep their sizes.
         spare = np.setdiff1d(dealt[taker], fresh)
         dealt[taker] = fresh
         for giver in range(taker + 1, len(dealt)):
             lost = np.isin(dealt[giver], fresh)
             dealt[giver] = np.concatenate([dealt[giver][~lost], spare[: lost.sum()]])
             spare = spare[lost.sum() :]
+
     if min(map(len, dealt)) < MIN_SAMPLES:
         raise PartitionError("alike: a client would be left without samples; take more data or fewer clients")
     return _sorted(dealt)
@@ -222,6 +228,7 @@ def cast(
     """
     if not 0 < inside < clients:
         raise PartitionError(f"cast: {inside} of {clients} clients inside the play: some must be outside")
+
     is_inside = plays == play
     parts: list[Rows] = []
     for rows, count in (
@@ -235,6 +242,7 @@ def cast(
             raise PartitionError(
                 f"cast: {where} {rich} roles with at least {max(minimum, MIN_SAMPLES)} samples, {count} are needed"
             )
+
         parts += [rows[own] for own in natural(roles[rows], count, seed, minimum=minimum)]
     return _sorted(parts)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from chainfl.errors import StoreError, StoreFullError
 from chainfl.ports import SealedScores, SealedUpdate
+from chainfl.store.sqlite_file import open_sqlite
 from chainfl.types import Address, Digest, Phase
 
 _SCHEMA = """
@@ -47,16 +48,9 @@ class SqliteJournal:
         self._lock = threading.Lock()
 
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, check_same_thread=False, timeout=10)
-
-            # A model is megabytes: large pages are four times as fast as those of 4096 bytes.
-            self._db.execute("pragma page_size = 65536")
-
-            # What is sealed is on the disk before its commitment is sent, also when the power goes.
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = full")
-            self._db.executescript(_SCHEMA)
+            # A model is megabytes: large pages are four times as fast as those of 4096 bytes. `full`: what is sealed
+            # is on the disk before its commitment is sent, also when the power goes.
+            self._db = open_sqlite(path, _SCHEMA, page_size=65536, synchronous="full")
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"journal {path}: {error}; name another file, or repair this one") from error
 

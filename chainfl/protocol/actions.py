@@ -7,12 +7,11 @@ from chainfl.codec.commitments import commitment, finder_note, validator_payload
 from chainfl.protocol import errors, events
 from chainfl.protocol import shares as sharing
 from chainfl.protocol.enrolment import apply_weight
-from chainfl.protocol.guards import acting, enter, expect_attempt, expect_phase, expect_round
+from chainfl.protocol.guards import acting, enter, expect_attempt, expect_digest, expect_phase, expect_round
 from chainfl.protocol.operators import acts_for
 from chainfl.protocol.proof import Evidence, check_evidence
 from chainfl.protocol.proposers import next_proposer
 from chainfl.protocol.state import (
-    ZERO_DIGEST,
     Account,
     Call,
     Proposal,
@@ -36,8 +35,7 @@ def commit_update(task: Task, call: Call, round_number: int, digest: Digest) -> 
         raise errors.NotWorkerError(round_number)
     if account.id in task.round.updates:
         raise errors.AlreadyCommittedError(round_number)
-    if digest == ZERO_DIGEST:
-        raise errors.ZeroCommitmentError()
+    expect_digest(digest)
 
     task.round.updates[account.id] = Update(digest)
     forget_absence(task, account)
@@ -81,8 +79,7 @@ def commit_scores(task: Task, call: Call, round_number: int, digest: Digest) -> 
         raise errors.NoOwnUpdateError(round_number)
     if account.id in task.round.scores:
         raise errors.AlreadyCommittedError(round_number)
-    if digest == ZERO_DIGEST:
-        raise errors.ZeroCommitmentError()
+    expect_digest(digest)
 
     task.round.scores[account.id] = Scores(digest)
     task.events.append(events.ScoresCommitted(round_number, account.id, digest))

@@ -1,10 +1,10 @@
-"""Places and times: what must hold before an action counts, and how a phase is entered (docs/protocol.md 5)."""
+"""What must hold before an action counts, and how a phase is entered (docs/protocol.md 5)."""
 
 from chainfl.protocol import errors, events, operators
-from chainfl.protocol.state import Account, Call, Task
+from chainfl.protocol.state import ZERO_DIGEST, Account, Call, Task
 from chainfl.protocol.terms import phase_seconds
 from chainfl.protocol.views import is_over
-from chainfl.types import Phase
+from chainfl.types import Digest, Phase
 
 
 def expect_running(task: Task) -> None:
@@ -29,6 +29,12 @@ def expect_attempt(task: Task, attempt: int) -> None:
     """The attempt meant is the one that runs."""
     if attempt != task.round.attempt:
         raise errors.WrongAttemptError(attempt, task.round.attempt)
+
+
+def expect_digest(digest: Digest) -> None:
+    """A commitment names something: zero stands for none in storage."""
+    if digest == ZERO_DIGEST:
+        raise errors.ZeroCommitmentError()
 
 
 def expect_over(task: Task, call: Call) -> None:

@@ -19,6 +19,7 @@ def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest
     pipeline = pipeline_of(experiment.rule)
     least = max(experiment.min_updates, pipeline.least if pipeline is not None else 1)
     config = default_terms(ledger_rule(experiment.rule), dimension, experiment.committee, least)
+
     if config.rule is Rule.VARSEL:
         raise InputError(
             "--rule varsel: nobody is internal in this population: play it with --preset selfish-small, or create a "
@@ -26,6 +27,7 @@ def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest
         )
     if config.rule.is_attested:
         config = _as_many_as_there_are(config, experiment)
+
     return replace(
         config,
         first_root=root,

@@ -8,6 +8,7 @@ from typing import Any
 
 from chainfl.codec.cid import Cid
 from chainfl.errors import StoreError
+from chainfl.store.sqlite_file import open_sqlite
 from chainfl.types import Address
 
 _SCHEMA = """
@@ -35,12 +36,8 @@ class SqlitePinBook:
         self._lock = threading.Lock()
 
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, check_same_thread=False, timeout=10)
-            self._db.execute("pragma journal_mode = wal")
-            # Safe from a crash of ours, and no wait for the disk.
-            self._db.execute("pragma synchronous = normal")
-            self._db.executescript(_SCHEMA)
+            # `normal`: safe from a crash of ours, and no wait for the disk.
+            self._db = open_sqlite(path, _SCHEMA, synchronous="normal")
         except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"list of pins {path}: {error}; remove this file, or name another home"

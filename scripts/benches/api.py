@@ -183,6 +183,8 @@ async def _client(place: tuple[str, int], due: "asyncio.Queue[tuple[float, str]]
     while not due.empty():
         at, path = due.get_nowait()
         await asyncio.sleep(max(0.0, at - time.perf_counter()))
+
+        # Requests are due at fixed times: a slow answer delays no later one's clock, so waiting in line counts.
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
             head = await reader.readuntil(b"\r\n\r\n")
@@ -192,6 +194,7 @@ async def _client(place: tuple[str, int], due: "asyncio.Queue[tuple[float, str]]
             load.errors += 1
             reader, writer = await asyncio.open_connection(*place)
             continue
+
         load.errors += not head.startswith(b"HTTP/1.1 200")
         times = load.health if path == "/health" else load.blocks
         times.append(time.perf_counter() - at)

@@ -348,11 +348,13 @@ def ratios_of(
         judged("flower.warm_ratio", seen["flower"].warm, ours.warm, ">=", 2.0),
         judged("flower.first_three_ratio", seen["flower"].first_three, ours.first_three, ">=", 3.0),
     ]
+
     found += [
         judged(f"flower.{name} over ours", each.warm, ours.warm, ">=", 1.3 if "our step" in name else 1.0)
         for name, each in seen.items()
         if name.startswith("pfl") or "our step" in name
     ]
+
     if apart:
         found.append(judged("flower.bare_ratio", apart["train"], apart["bare"], "<=", 1.1))
         found.append(judged("flower.scoring_ratio", apart["plain scoring"], apart["scoring"], ">=", 3.0))

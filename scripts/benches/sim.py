@@ -91,6 +91,7 @@ def measure(*, turns: int, quick: bool) -> Report:
     started = time.perf_counter()
     metrics: dict[str, object] = {"turns": turns}
     bars: list[Bar] = []
+
     with tempfile.TemporaryDirectory() as folder:
         for model, least in (("mnist-mlp-small", 1.0), *(() if quick else (("mnist-cnn", 1.3),))):
             found = workload(Path(folder), model, turns)
@@ -99,6 +100,7 @@ def measure(*, turns: int, quick: bool) -> Report:
                 *_best_pfl(model, found, least, bars),
                 _ratio(bars, f"sim.{model}.over_bare", found["chainfl, mean"], found["bare"], 1.25),
             ]
+
         crowd = CROWD // 20 if quick else CROWD
         metrics["population"] = population(Path(folder), crowd, turns, bars)
         if not quick:
@@ -144,6 +146,7 @@ def population(folder: Path, crowd: int, turns: int, bars: list[Bar]) -> dict[st
     """A round of few and of many participants in turn, and what setting up the many costs."""
     data = write_data(folder / "crowd.npz", 2 * crowd)
     few = write_data(folder / "few.npz", 2 * FEW)
+
     with ExitStack() as stack:
         peers = {
             "few": stack.enter_context(start(our_command(few, "mnist-mlp-small", FEW, WORKERS))),
@@ -151,6 +154,7 @@ def population(folder: Path, crowd: int, turns: int, bars: list[Bar]) -> dict[st
         }
         found = take_turns(peers, turns)
         cost = peers["many"].ask()
+
     bars += [
         bar("sim.set_up_cpu_seconds", round(float(cost["set_up"]), 2), "<=", MOST_SECONDS),
         bar("sim.peak_mb", round(float(cost["peak_mb"]), 0), "<=", MOST_MB),

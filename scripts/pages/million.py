@@ -68,6 +68,7 @@ def _on_chain(gas: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, str,
     joining = MANY * stake_gas(stake, MANY)
     hours = joining / BLOCK_GAS * BLOCK_SECONDS / 3600
     average = MAX_WEIGHT / UNITS_PER_MIN_STAKE / MANY
+
     return [
         (
             "words of the tree on an account's path",
@@ -105,6 +106,7 @@ def _on_chain(gas: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, str,
 
 def _simulated(seen: Simulated) -> list[tuple[str, str, str, str]]:
     times = MANY // seen.participants
+
     return [
         (
             "setting up in the simulator",

@@ -56,6 +56,16 @@ def sender_of(w3: Web3, chain_id: int, confirmations: int = 0) -> Sender:
     return Sender(w3, signer, chain_id, SendSettings(confirmations, replace_after=5))
 
 
+@contextmanager
+def funded(home: Path) -> Iterator[tuple[Web3, Sender]]:
+    """An anvil of this test and an account with 100 ETH on it."""
+    with anvil(home) as url:
+        w3 = open_rpc(url)
+        sender = sender_of(w3, 31337)
+        fund(w3, sender.address, 100 * ETHER)
+        yield w3, sender
+
+
 class Dying(Sender):
     """A sender whose process dies before or after one of its transactions."""
 
@@ -148,11 +158,7 @@ def test_what_a_deep_reorg_takes_away_is_deployed_anew_with_all_that_links_to_it
 ) -> None:
     require("anvil")
     file, told = tmp_path / "31337.json", list[str]()
-    with anvil(tmp_path) as url:
-        w3 = open_rpc(url)
-        sender = sender_of(w3, 31337)
-        fund(w3, sender.address, 100 * ETHER)
-
+    with funded(tmp_path) as (w3, sender):
         def on_progress(line: str) -> None:
             told.append(line)
             if len(told) == len(plan()) - 1:  # the last library: it and the one before are gone
@@ -179,10 +185,7 @@ def test_a_file_of_another_chain_and_an_endpoint_of_another_chain_are_refused(
     tmp_path: Path, require: Require
 ) -> None:
     require("anvil")
-    with anvil(tmp_path) as url:
-        w3 = open_rpc(url)
-        sender = sender_of(w3, 31337)
-        fund(w3, sender.address, 100 * ETHER)
+    with funded(tmp_path) as (w3, sender):
         with pytest.raises(LedgerError, match="serves chain 31337, but chain 1 is meant"):
             deploy(w3, sender, tmp_path / "x.json", 1, 1, list[str]().append)
         deploy(w3, sender, tmp_path / "x.json", 1, 31337, list[str]().append)
@@ -280,10 +283,7 @@ def test_the_input_for_explorers_names_every_contract_its_libraries_and_argument
     tmp_path: Path, require: Require
 ) -> None:
     require("anvil")
-    with anvil(tmp_path) as url:
-        w3 = open_rpc(url)
-        sender = sender_of(w3, 31337)
-        fund(w3, sender.address, 100 * ETHER)
+    with funded(tmp_path) as (w3, sender):
         done = deploy(w3, sender, tmp_path / "31337.json", 7, 31337, list[str]().append)
 
         told = json.loads(write_verification(done, tmp_path / "sources").read_text())
@@ -307,10 +307,7 @@ def test_the_input_for_explorers_names_every_contract_its_libraries_and_argument
 def test_what_the_input_compiles_to_is_the_code_on_the_chain(tmp_path: Path, require: Require) -> None:
     require("anvil")
     compiler = require("solc")
-    with anvil(tmp_path) as url:
-        w3 = open_rpc(url)
-        sender = sender_of(w3, 31337)
-        fund(w3, sender.address, 100 * ETHER)
+    with funded(tmp_path) as (w3, sender):
         done = deploy(w3, sender, tmp_path / "31337.json", 7, 31337, list[str]().append)
         told = json.loads(write_verification(done, tmp_path / "sources").read_text())
 

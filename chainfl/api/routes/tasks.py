@@ -16,6 +16,7 @@ from chainfl.api.deps import (
     PagingDep,
     RoundFilter,
     ServicesDep,
+    TaskListDep,
     TaskName,
     address_of,
     lower,
@@ -71,26 +72,19 @@ async def manifest(request: Request, services: ServicesDep, client: ClientDep, t
 
 @router.get("/tasks/{task}/rounds", response_model=schemas.Page[schemas.RoundSummary], responses=_PROBLEMS)
 async def rounds(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     outcome: Annotated[schemas.Outcome | None, Query(description="only rounds that ended so")] = None,
 ) -> Response:
     """The rounds of a task, a line each."""
-    where = Filter(task=address_of(services, task), name=outcome)
-    return await reply_page(request, services, "round", where, paging)
+    return await listed.page("round", name=outcome)
 
 
 @router.get(
     "/tasks/{task}/participants", response_model=schemas.Page[schemas.Participant], responses=_PROBLEMS
 )
-async def participants(
-    request: Request, services: ServicesDep, task: TaskName, paging: PagingDep
-) -> Response:
+async def participants(listed: TaskListDep) -> Response:
     """Everybody who enrolled, with stake, earnings and losses."""
-    where = Filter(task=address_of(services, task))
-    return await reply_page(request, services, "participant", where, paging)
+    return await listed.page("participant")
 
 
 @router.get("/tasks/{task}/participants/{account}", response_model=schemas.Participant, responses=_PROBLEMS)
@@ -124,70 +118,51 @@ async def parts(
 
 @router.get("/tasks/{task}/stakes", response_model=schemas.Page[schemas.StakeChange], responses=_PROBLEMS)
 async def stakes(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     account: AccountFilter = None,
     change: Annotated[schemas.StakeMove | None, Query(description="only this kind of movement")] = None,
 ) -> Response:
     """Every movement of stake behind a task, and what stood afterwards."""
-    where = Filter(address_of(services, task), account=lower(account), name=change)
-    return await reply_page(request, services, "stake", where, paging)
+    return await listed.page("stake", account=account, name=change)
 
 
 @router.get("/tasks/{task}/rewards", response_model=schemas.Page[schemas.Reward], responses=_PROBLEMS)
 async def rewards(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     kind: Annotated[schemas.RewardKind | None, Query(description="only rewards for this")] = None,
 ) -> Response:
     """Who earned what, round by round."""
-    where = Filter(address_of(services, task), round_, lower(account), kind)
-    return await reply_page(request, services, "reward", where, paging)
+    return await listed.page("reward", round_, account, kind)
 
 
 @router.get("/tasks/{task}/slashes", response_model=schemas.Page[schemas.Slash], responses=_PROBLEMS)
 async def slashes(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     kind: Annotated[schemas.SlashKind | None, Query(description="only slashes for this")] = None,
 ) -> Response:
     """Stake that was taken, why, and where it went."""
-    where = Filter(address_of(services, task), round_, lower(account), kind)
-    return await reply_page(request, services, "slash", where, paging)
+    return await listed.page("slash", round_, account, kind)
 
 
 @router.get("/tasks/{task}/gas", response_model=schemas.Page[schemas.Gas], responses=_PROBLEMS)
 async def gas(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     round_: RoundFilter = None,
     action: Annotated[
         str | None, Query(max_length=32, description="only this action", examples=["Drawn"])
     ] = None,
 ) -> Response:
     """Every transaction of a task and the gas it used."""
-    where = Filter(address_of(services, task), round_, name=action)
-    return await reply_page(request, services, "gas", where, paging)
+    return await listed.page("gas", round_, name=action)
 
 
 @router.get("/tasks/{task}/events", response_model=schemas.Page[schemas.EventRow], responses=_PROBLEMS)
 async def events(
-    request: Request,
-    services: ServicesDep,
-    paging: PagingDep,
-    task: TaskName,
+    listed: TaskListDep,
     round_: RoundFilter = None,
     account: AccountFilter = None,
     event: Annotated[
@@ -195,8 +170,7 @@ async def events(
     ] = None,
 ) -> Response:
     """What the contracts said, value by value: everything else here is derived from it."""
-    where = Filter(address_of(services, task), round_, lower(account), event)
-    return await reply_page(request, services, "event", where, paging)
+    return await listed.page("event", round_, account, event)
 
 
 @router.get("/tasks/{task}/audits", response_model=schemas.Page[schemas.AuditLine], responses=_PROBLEMS)

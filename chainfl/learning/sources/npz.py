@@ -48,6 +48,8 @@ def _convert(path: Path, name: str, array: Array) -> Array:
         if name != "client" and int(array.min(initial=0)) < 0:
             raise DataCorruptError(f"{path}: {name} holds {array.min()}; number the values from 0")
         return array.astype(np.int64)
+
+    # Bytes are pictures and stay as they are; wider whole numbers are tokens of a text.
     if array.dtype.kind in "iu" and array.dtype != np.uint8:
         return _tokens(path, name, array)
     if array.dtype.kind == "f":
@@ -55,6 +57,7 @@ def _convert(path: Path, name: str, array: Array) -> Array:
             array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise DataCorruptError(f"{path}: {name} holds NaN, infinite or too large values")
+
     return np.ascontiguousarray(array)
 
 

@@ -121,6 +121,7 @@ def find_campaign(text: str) -> Campaign:
             ) from None
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not text in UTF-8: {error}") from None
+
     name, _, group = text.partition("/")
     there = shipped()
     if name not in there:
@@ -175,6 +176,7 @@ def _group(where: str, name: str, plain: Settings, kind: str, axes: dict[str, di
     figure = str(plain.get("figure", "bars"))
     forms.check_known(where, "kind of group", own, KINDS)
     forms.check_known(where, "figure", figure, FIGURES)
+
     return Group(
         name=name,
         title=str(plain.get("title", name)),
@@ -204,14 +206,17 @@ def _claim(name: str, place: int, plain: Any) -> Settings:
     where = f"campaign {name}: claim {place}"
     claim = forms.table(where, plain)
     forms.check_keys(where, claim, (*_CLAIM, *_CLAIM_MORE))
+
     verbs = [verb for verb in VERBS if verb in claim]
     if len(verbs) != 1 or "text" not in claim:
         raise InputError(f"{where}: needs a text and exactly one of: {', '.join(VERBS)}")
     forms.check_values(where, claim, (*forms.TEXTS, "level"))
+
     if "untested" not in claim and not named_groups(claim):
         raise InputError(f"{where}: needs a group or groups that it is about")
     if "ratio" in claim and len(named_groups(claim)) % 2:
         raise InputError(f"{where}: a ratio's groups are named in pairs, upper and lower")
+
     if "measure" in claim:
         forms.check_known(where, "measure", claim["measure"], forms.MEASURES)
     if "decays" in claim:
@@ -278,8 +283,10 @@ def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
     """A misspelt label would be a cell that nobody ever runs."""
     if claim.get("shape", "falls") not in SHAPES:
         raise InputError(f"{where}: {unknown('shape', str(claim['shape']), SHAPES)}")
+
     labels = [str(claim[verb]) for verb in ("first", "ranks", "ratio", "level", "across") if verb in claim]
     labels += [str(label) for verb in ("order", "over") for label in claim.get(verb, [])]
+
     for name in named_groups(claim):
         axes = campaign.groups[name].axes
         axis = str(claim.get("axis", next(iter(axes), "")))
@@ -287,11 +294,13 @@ def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
             forms.check_known(where, f"axis of group {name}", claim["along"], axes)
         elif labels:
             forms.check_known(where, f"axis of group {name}", axis, axes)
+
         for label in labels:
             forms.check_known(where, f"label of axis {axis} of group {name}", label, axes[axis])
         for other, label in claim.get("of", {}).items():
             forms.check_known(where, f"axis of group {name}", other, axes)
             forms.check_known(where, f"label of axis {other} of group {name}", label, axes[other])
+
         if "near_paper" in claim and str(claim["level"]) not in campaign.groups[name].paper:
             raise InputError(f"{where}: group {name} has no number of the paper for {claim['level']}")
 

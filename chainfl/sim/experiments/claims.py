@@ -114,24 +114,31 @@ def _compare(
     """Whether the left of each pair is above the right by the margin, in the mean over the seeds that both have."""
     if not pairs or (results.skipped(group) is not None):
         return Finding(NOT_TESTED, _not_run(results, group))
+
     margin = float(claim.get("by", 0.0))
     is_lower_better = "loss" in measure or measure.startswith(LOWER_IS_BETTER)
+
     shown: dict[str, str] = {}
     verdicts = []
     seeds = []
     agree = compared = 0
+
     for left, right in pairs:
         lefts = _of(results, claim, group, left, measure)
         rights = _of(results, claim, group, right, measure)
         both = lefts.keys() & rights.keys()
         if not both:
             return Finding(NOT_TESTED, f"{group}: {left if not lefts else right} was not run")
+
+        # A seed deals the same data to both sides, so gaps are taken seed by seed and not between means.
         gaps = [(lefts[s] - rights[s]) * (-1 if is_lower_better else 1) for s in sorted(both)]
         verdicts.append(_of_gaps(gaps, margin))
+
         agree += sum(gap > margin for gap in gaps)
         compared += len(gaps)
         seeds.append(len(gaps))
         shown |= {left: _number(mean(lefts), measure), right: _number(mean(rights), measure)}
+
     numbers = ", ".join(f"{label} {number}" for label, number in shown.items())
     why = f"{group}: {numbers}; {agree} of {compared} comparisons by seed"
     return _by_seeds(results, group, Finding(_together(verdicts), why), min(seeds))
@@ -161,26 +168,33 @@ def _along(results: Results, claim: Claim, measure: str) -> Finding:
     found = []
     for group in named_groups(claim):
         axis = str(claim["along"])
+
         by_label = {
             label: _of(results, {**claim, "axis": axis}, group, label, measure)
             for label in _labels(results, {**claim, "axis": axis}, group)
         }
+
         if not by_label:
             found.append(Finding(NOT_TESTED, _not_run(results, group)))
             continue
         if missing := [label for label, values in by_label.items() if not values]:
             found.append(Finding(NOT_TESTED, f"{group}: {axis} {', '.join(missing)} was not run"))
             continue
+
         shape, by = str(claim.get("shape", "falls")), float(claim.get("by", 0.0))
         means = [mean(values) for values in by_label.values()]
+
+        # Seeds that every label has: the shape is looked for in each of them, and in the mean.
         seeds = set.intersection(*(set(values) for values in by_label.values()))
         by_seed = [
             _has_shape([values[seed] for values in by_label.values()], shape, by) for seed in sorted(seeds)
         ]
+
         numbers = ", ".join(
             f"{label} {_number(value, measure)}" for label, value in zip(by_label, means, strict=True)
         )
         verdict = _with_most(_has_shape(means, shape, by), by_seed)
+
         finding = Finding(verdict, f"{group}: {axis}: {numbers}; so in {sum(by_seed)} seeds")
         found.append(_by_seeds(results, group, finding, len(seeds)))
     return _all_of(found)
@@ -235,14 +249,17 @@ def _level(results: Results, claim: Claim, measure: str) -> Finding:
         if not values:
             found.append(Finding(NOT_TESTED, _not_run(results, group, f"{label} ")))
             continue
+
         value = mean(values)
         text = f"{group}: {label} {_number(value, measure)}"
+
         if "near_paper" in claim:
             paper = results.campaign.groups[group].paper[label]
             holds = abs(100 * value - paper) <= float(claim["near_paper"])
             text += f", paper {paper:g}"
         else:
             holds = float(claim.get("at_least", value)) <= value <= float(claim.get("at_most", value))
+
         found.append(_by_seeds(results, group, Finding(HOLDS if holds else FAILS, text), len(values)))
     return _all_of(found)
 
@@ -348,11 +365,14 @@ def _decays(results: Results, claim: Claim) -> Finding:
         if not series:
             found.append(Finding(NOT_TESTED, _not_run(results, group)))
             continue
+
         fifth = max(1, len(series[0]) // 5)
         first = [sum(each[:fifth]) / fifth for each in series]
         last = [sum(each[-fifth:]) / fifth for each in series]
+
         decays = [end < start for start, end in zip(first, last, strict=True)]
         verdict = _with_most(sum(last) < sum(first), decays)
+
         means = (sum(first) / len(series), sum(last) / len(series))
         text = f"{group}: {means[0]:.3f} in the first fifth, {means[1]:.3f} in the last; so in {sum(decays)} seeds"
         found.append(_by_seeds(results, group, Finding(verdict, text), len(series)))

@@ -101,13 +101,16 @@ def read_results(folder: Path) -> Results:
     about = read_json(
         folder / RUN, "no campaign was run in this folder: chainfl experiment run NAME makes one"
     )
+
     try:
         campaign = parse(str(about["campaign"]), (folder / CAMPAIGN).read_text(encoding="utf-8"))
         size = str(about["size"])
     except (OSError, KeyError, TypeError) as error:
         raise InputError(f"{folder}: damaged: {error}") from None
+
     cells, _ = expand(campaign, size)
     failed = [read_json(path, "gone") for path in sorted((folder / FAILED).glob("*.json"))]
+
     return Results(
         campaign,
         size,

@@ -153,6 +153,7 @@ def _clients(results: Results, said: Said) -> tuple[Row, list[Row]]:
         for labels in results.rows(group):
             kept = results.clients(group, dict(labels))
             rows.append((group, _named(labels), *_of_clients(kept)) if kept else (group, _named(labels)))
+
     columns = (
         "selected, an honest client",
         "selected, a hostile one",
@@ -162,6 +163,7 @@ def _clients(results: Results, said: Said) -> tuple[Row, list[Row]]:
         "accuracy of the worst tenth of clients",
         "of the median client",
     )
+
     return ("group", "cell", *columns), [(*row, *[NOT_RUN] * (2 + len(columns) - len(row))) for row in rows]
 
 
