@@ -298,10 +298,10 @@ class ChainSource:
 
         # Only contracts that were asked for: a transaction may emit events of others too.
         logged = {(emitter, index) for emitter, index in receipt.logged if emitter in asked}
-        told = [(log.emitter, log.log_index) for log in logs]
-        if sorted(logged) != sorted(told):
+        listed = [(log.emitter, log.log_index) for log in logs]
+        if sorted(logged) != sorted(listed):
             why = (
-                f"transaction {hex_of(transaction)} logged {len(logged)} events by its receipt and {len(told)} by "
+                f"transaction {hex_of(transaction)} logged {len(logged)} events by its receipt and {len(listed)} by "
                 "eth_getLogs, or others: the endpoint leaves out or makes up"
             )
             yield from ((task, why) for task in concerned)

@@ -84,7 +84,7 @@ class JobPool:
 
             self._share.take(client)
             try:
-                future = self._pool.submit(_told, work)
+                future = self._pool.submit(_guarded, work)
             except RuntimeError:  # the pool is closed
                 self._share.give(client)
                 raise BusyError("the service is shutting down; try again soon") from None
@@ -109,7 +109,7 @@ class JobPool:
             self._running.pop(key, None)
 
 
-def _told(work: Callable[[], Result]) -> Result:
+def _guarded(work: Callable[[], Result]) -> Result:
     """The work's result; what it fails with is one of our errors, whatever stored bytes or a defect brought forth.
 
     Raises:

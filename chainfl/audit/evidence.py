@@ -183,12 +183,12 @@ def read_history(
         if data is None:
             raise BundleError(f"receipts of block {header.number}: they are missing")
 
-        for told in read_logs(header, data):
-            if told.emitter not in (task, factory):
+        for entry in read_logs(header, data):
+            if entry.emitter not in (task, factory):
                 continue
             with _naming(f"receipts of block {header.number}"):
-                event = decode_log(told.topics, told.data)
-            if told.emitter == task and event is not None:
+                event = decode_log(entry.topics, entry.data)
+            if entry.emitter == task and event is not None:
                 log.append(LoggedEvent(event, header.number))
             elif isinstance(event, TaskCreated) and event.task == task and header.number == chain.first:
                 created = event

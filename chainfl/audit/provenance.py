@@ -57,7 +57,7 @@ class Statement:
     file_digest: bytes
     about: About
     tensors: dict[str, str]
-    told: dict[str, Any]
+    claims: dict[str, Any]
     signed_by: Address | None = None
 
 
@@ -170,13 +170,13 @@ def _read_plain(value: object, account: Address | None) -> Statement:
         assert isinstance(value, dict)
         predicate = value["predicate"]
         (resource,) = predicate["resources"]
-        told = predicate["chainfl"]
+        claims = predicate["chainfl"]
         digest = bytes.fromhex(resource["digest"])
         named = (value["_type"], value["predicateType"], resource["algorithm"], len(digest))
         (subject,) = value["subject"]
         is_consistent = subject["digest"]["sha256"] == sha256(digest).hexdigest()
-        tensors = {str(name): str(each) for name, each in told["tensors"].items()}
-        about = told["about"]
+        tensors = {str(name): str(each) for name, each in claims["tensors"].items()}
+        about = claims["about"]
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
         raise ModelFileError("statement: not one of `chainfl model export`") from None
 
@@ -186,4 +186,4 @@ def _read_plain(value: object, account: Address | None) -> Statement:
     if not is_consistent:
         raise ModelFileError("statement: its subject is not the digest of its resources")
 
-    return Statement(digest, read_about(about), tensors, told, account)
+    return Statement(digest, read_about(about), tensors, claims, account)

@@ -180,10 +180,10 @@ class ChainLedger:
         receipt = self._sender.send(self._address, data, gas=gas, seconds_left=left, is_checked=False)
         self._last = bytes(receipt["transactionHash"])
         self.reader.refresh(receipt["blockNumber"])
-        self._expect_told(name, receipt)
+        self._expect_logged(name, receipt)
         return receipt
 
-    def _expect_told(self, name: str, receipt: TxReceipt) -> None:
+    def _expect_logged(self, name: str, receipt: TxReceipt) -> None:
         """A receipt alone proves nothing: what was done must be among the task's events."""
         if name in _MAY_BE_SILENT:
             return

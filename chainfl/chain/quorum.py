@@ -302,21 +302,21 @@ def _confirms(one: _Source, other: _Source) -> bool:
     if one is other:
         return True
     mine = _reader(one)
-    told = _reader(other)
-    reaches = not told.log or told.log[-1].block_number <= min(mine.last, told.last)
+    theirs = _reader(other)
+    reaches = not theirs.log or theirs.log[-1].block_number <= min(mine.last, theirs.last)
     return reaches and not _contradicts(one, other)
 
 
 def _contradicts(one: _Source, other: _Source) -> bool:
     """Whether two report different things about the blocks that both have read."""
     mine = _reader(one)
-    told = _reader(other)
-    if mine is told:
+    theirs = _reader(other)
+    if mine is theirs:
         return False
-    last = min(mine.last, told.last)
-    if mine.created != told.created or mine.seal(last) != told.seal(last):
+    last = min(mine.last, theirs.last)
+    if mine.created != theirs.created or mine.seal(last) != theirs.seal(last):
         return True
     try:
-        return mine.block_hash_read(last) != told.block_hash_read(last)
+        return mine.block_hash_read(last) != theirs.block_hash_read(last)
     except LedgerError:
         return True

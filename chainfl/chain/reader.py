@@ -183,10 +183,10 @@ class TaskReader:
         """Names all events up to a block, with their places: two readers with one seal were told the same."""
         while len(self._seals) <= len(self.log):
             one = self.log[len(self._seals) - 1]
-            told = repr(
+            named = repr(
                 (one.event, one.block_number, one.block_hash, one.transaction, one.log_index)
             ).encode()
-            self._seals.append(hashlib.sha256(self._seals[-1] + told).digest())
+            self._seals.append(hashlib.sha256(self._seals[-1] + named).digest())
         return self._seals[bisect_right(self.log, until, key=lambda one: one.block_number)]
 
     def block_hash_read(self, number: int) -> Digest | None:
@@ -208,12 +208,12 @@ class TaskReader:
             return  # reorganised meanwhile: the next look finds out
 
         # Events do not carry the time of their block, so the rules cannot redo a deadline: the block's header has it.
-        told = entered.event.deadline
+        announced = entered.event.deadline
         due = block.time + phase_seconds(self.created.config, entered.event.phase)
-        if told != due:
+        if announced != due:
             raise LedgerLieError(
                 f"the endpoint's events do not add up: round {entered.event.round}, "
-                f"{entered.event.phase.name.title()}: expected its deadline at {due}, found {told}"
+                f"{entered.event.phase.name.title()}: expected its deadline at {due}, found {announced}"
             )
 
     def _forget(self) -> None:

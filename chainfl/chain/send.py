@@ -266,27 +266,27 @@ class Sender:
 
     def _nonce(self) -> int:
         """The account's next nonce; one that does not follow our last is asked for twice, for it may block us long."""
-        nonce = self._told_nonce()
-        if nonce != self._next_nonce and self._next_nonce >= 0 and nonce != self._told_nonce():
+        nonce = self._middle_nonce()
+        if nonce != self._next_nonce and self._next_nonce >= 0 and nonce != self._middle_nonce():
             raise LedgerError(f"{name_of(self._w3)} answered with two different nonces in a row: retrying")
         return nonce
 
-    def _told_nonce(self) -> int:
+    def _middle_nonce(self) -> int:
         """What the middle one of the endpoints says, so that one of several cannot hold us up."""
-        told = list[int]()
+        counts = list[int]()
         failed = list[LedgerError]()
         for w3 in self._working():
             try:
                 params = [checksum(self.address), "pending"]
-                told.append(read_number(w3, "eth_getTransactionCount", params))
+                counts.append(read_number(w3, "eth_getTransactionCount", params))
             except LedgerError as error:
                 self._let_rest(w3)
                 failed.append(error)
-        if not told:
+        if not counts:
             raise failed[0]
 
         # The lower of the middle two: a nonce too low is refused at once, one too high would wait for ever.
-        return median_low(told)
+        return median_low(counts)
 
     def _ask(self, question: Callable[[Web3], T]) -> T:
         """The answer of the first endpoint that has one."""

@@ -112,12 +112,12 @@ def _total(rounds: list[dict[str, Any]]) -> str:
     if not rounds:
         return "no round of this task is settled yet: nothing was audited; chainfl task show says where it stands"
     counted = Counter(one["verdict"] for one in rounds)
-    told = ", ".join(
+    by_verdict = ", ".join(
         f"{count} {verdict}" for verdict, count in sorted(counted.items(), key=lambda c: c[0] != "ok")
     )
     checks = sum(len(one["findings"]) for one in rounds)
     noun = "round" if len(rounds) == 1 else "rounds"
-    return f"total: {len(rounds)} {noun}, {checks} checks: {told}"
+    return f"total: {len(rounds)} {noun}, {checks} checks: {by_verdict}"
 
 
 def _show_bundle(bundle: dict[str, Any]) -> None:

@@ -205,9 +205,9 @@ def _show_status(net: "Devnet", rows: list[tuple[str, str, str]]) -> None:
 
 
 def _show(answer: Report, app: str | None) -> None:
-    told = dict(answer.metrics)
-    missing = told.pop("missing")
-    for name, value in told.items():
+    metrics = dict(answer.metrics)
+    missing = metrics.pop("missing")
+    for name, value in metrics.items():
         click.echo(f"{name.replace('_', ' '):<9} {value or 'none'}")
     if missing:
         click.echo(

@@ -186,11 +186,13 @@ def verify(
         reader = TaskOnChain(rpc_url, chain_id, task, from_block).open_reader()
 
     done = verify_model(file, statement=statement, bundle=bundle, block_hash=trusted, reader=reader)
-    told = done.statement
+    signed = done.statement
     metrics = {
         "file": str(file),
-        "statement": "agrees" if told is not None else None,
-        "signed_by": hex_of(told.signed_by) if told is not None and told.signed_by is not None else None,
+        "statement": "agrees" if signed is not None else None,
+        "signed_by": hex_of(signed.signed_by)
+        if signed is not None and signed.signed_by is not None
+        else None,
         "proven_by": done.proven_by,
         **_described(done.file),
     }
@@ -243,9 +245,9 @@ def _read_file(file: Path) -> "ModelFile":
 
 
 def _show_score(done: Report) -> None:
-    told = dict(done.metrics)
-    more: Any = told.pop("metrics")
-    print_table(["", ""], [[key, _text(value)] for key, value in (told | more).items()])
+    shown = dict(done.metrics)
+    more: Any = shown.pop("metrics")
+    print_table(["", ""], [[key, _text(value)] for key, value in (shown | more).items()])
 
 
 def _described(file: "ModelFile") -> dict[str, Any]:

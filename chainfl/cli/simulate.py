@@ -229,9 +229,9 @@ def _replay(
     from chainfl.sim.replay import read_participants, read_trace, replay
 
     started = time.perf_counter()
-    told = read_trace(trace, _open(store))
+    recorded = read_trace(trace, _open(store))
     rounds = list[dict[str, object]]()
-    for one in replay(told, read_participants(participants), data, app):
+    for one in replay(recorded, read_participants(participants), data, app):
         narrate(
             f"round {one.round}: {one.outcome} {one.model_root} ({'same' if one.same else 'NOT the same'})"
         )
@@ -375,9 +375,9 @@ def _progress(rounds: int, done: int) -> Iterator[_Tick]:
 
 def _say(one: "RoundMetrics") -> str:
     captured = ", committee captured" if one.captured else ""
-    told = "".join(f"{name} {value:.4g}, " for name, value in one.training.items())
+    training = "".join(f"{name} {value:.4g}, " for name, value in one.training.items())
     return (
-        f"{one.outcome}, {_quality(one)}, {told}honest {one.share_honest:.2f}, "
+        f"{one.outcome}, {_quality(one)}, {training}honest {one.share_honest:.2f}, "
         f"hostile {one.share_hostile:.2f}, {one.acting_hostile} of {one.committee} judges hostile{captured}"
     )
 

@@ -330,16 +330,16 @@ def _key_text(key: "Address") -> str | None:
 
 
 def _show_operator(answer: Report) -> None:
-    told = answer.metrics
-    if told["operator"] is None:
+    metrics = answer.metrics
+    if metrics["operator"] is None:
         click.echo("operator: none; the owner acts")
         return
-    click.echo(f"operator: {told['operator']}")
-    since = told.get("acts_from_round")
+    click.echo(f"operator: {metrics['operator']}")
+    since = metrics.get("acts_from_round")
     if since is not None:
         click.echo(f"acts from round {since} on")
     else:
-        click.echo(f"it accepts with: chainfl node run --owner {told['owner']} --enrol")
+        click.echo(f"it accepts with: chainfl node run --owner {metrics['owner']} --enrol")
 
 
 def _ripe(waiting: list["Unbonding"], now: int) -> list[int]:
@@ -384,14 +384,14 @@ def _show(answer: Report) -> None:
 
 
 def _show_part(answer: Report, waiting: list["Unbonding"], spent: "Spent | None") -> None:
-    told = answer.metrics
+    metrics = answer.metrics
     rows = {
-        "account": str(told["account"]),
-        "balance": in_ether(told["balance_wei"]),
-        "enrolled": _place(told),
-        "bonded": in_ether(told["bonded_wei"]),
-        "earned": in_ether(told["earned_wei"]),
-        "free": in_ether(told["free_wei"]),
+        "account": str(metrics["account"]),
+        "balance": in_ether(metrics["balance_wei"]),
+        "enrolled": _place(metrics),
+        "bonded": in_ether(metrics["bonded_wei"]),
+        "earned": in_ether(metrics["earned_wei"]),
+        "free": in_ether(metrics["free_wei"]),
         **({"privacy": str(spent)} if spent is not None else {}),
     }
 
@@ -405,14 +405,14 @@ def _show_part(answer: Report, waiting: list["Unbonding"], spent: "Spent | None"
         )
 
 
-def _place(told: Mapping[str, object]) -> str:
+def _place(metrics: Mapping[str, object]) -> str:
     """An account's place in the draws, in words."""
-    if told["id"] is None:
+    if metrics["id"] is None:
         return "not enrolled"
-    if not told["enrolled"]:
-        return f"as {told['id']}, left"
-    if told["draws_from_round"] is not None:
-        return f"as {told['id']}, in draws from round {told['draws_from_round']} on"
-    if int(str(told["bonded_wei"])) < int(str(told["min_stake_wei"])):
-        return f"as {told['id']}, in no draw: less than {in_ether(told['min_stake_wei'])} is bonded"
-    return f"as {told['id']}, waits for the open draw to be over"
+    if not metrics["enrolled"]:
+        return f"as {metrics['id']}, left"
+    if metrics["draws_from_round"] is not None:
+        return f"as {metrics['id']}, in draws from round {metrics['draws_from_round']} on"
+    if int(str(metrics["bonded_wei"])) < int(str(metrics["min_stake_wei"])):
+        return f"as {metrics['id']}, in no draw: less than {in_ether(metrics['min_stake_wei'])} is bonded"
+    return f"as {metrics['id']}, waits for the open draw to be over"

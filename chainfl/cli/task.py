@@ -139,17 +139,17 @@ def _show_created(answer: Report) -> None:
 
 
 def _show_dry_run(answer: Report) -> None:
-    told: Any = answer.metrics
-    show_terms(told["terms"])
+    metrics: Any = answer.metrics
+    show_terms(metrics["terms"])
     click.echo(
         "these terms, manifest and first model are frozen with the task; nobody can change them afterwards"
     )
-    click.echo(f"before a first round is drawn {told['needed']} accounts must enrol")
+    click.echo(f"before a first round is drawn {metrics['needed']} accounts must enrol")
     click.echo(
-        f"escrow {in_ether(told['escrow_wei'])}; {told['sponsor']} has {in_ether(told['balance_wei'])}"
+        f"escrow {in_ether(metrics['escrow_wei'])}; {metrics['sponsor']} has {in_ether(metrics['balance_wei'])}"
     )
-    if told["gas_estimate"] is not None:
-        click.echo(f"about {told['gas_estimate']:,} gas, at most {in_ether(told['estimate_wei'])}")
+    if metrics["gas_estimate"] is not None:
+        click.echo(f"about {metrics['gas_estimate']:,} gas, at most {in_ether(metrics['estimate_wei'])}")
     click.echo("nothing was sent" if answer.ok else "the account cannot pay for it: fund it first")
 
 

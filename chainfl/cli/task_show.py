@@ -44,10 +44,10 @@ def plain_manifest(manifest: "AnyManifest") -> dict[str, object]:
 
     The learning rate is a fraction of 10^18, as text.
     """
-    told = asdict(manifest)
-    if "app" in told:
-        return {name: told[name] for name in ("app", "digest", "seed", "score_samples")}
-    return {name: str(told[name]) if name == "learning_rate" else told[name] for name in _TRAINED}
+    plain = asdict(manifest)
+    if "app" in plain:
+        return {name: plain[name] for name in ("app", "digest", "seed", "score_samples")}
+    return {name: str(plain[name]) if name == "learning_rate" else plain[name] for name in _TRAINED}
 
 
 def read_manifest(store: "BlobStore", config: TaskConfig) -> dict[str, object] | str:
@@ -118,26 +118,26 @@ def next_step(task: "Task") -> str:
 
 def show_task(answer: Report) -> None:
     """Where the task stands, what it trains, its terms, and what it waits for."""
-    told: Any = answer.metrics
+    metrics: Any = answer.metrics
     for name in ("task", "sponsor"):
-        click.echo(f"{name:<12} {told[name]}")
-    click.echo(f"{'trains':<12} {_trained(told['manifest'])}")
+        click.echo(f"{name:<12} {metrics[name]}")
+    click.echo(f"{'trains':<12} {_trained(metrics['manifest'])}")
 
     # A task that has ended waits for nothing, and only proposals have attempts.
-    is_open = told["phase"] != Phase.ENDED.name.title()
-    until = _until(told["deadline"]) if is_open else ""
-    click.echo(f"{'round':<12} {told['round']} of {told['rounds']}: {told['phase']}{until}")
-    if told["attempt"] and is_open:
-        click.echo(f"{'attempt':<12} {attempt_text(told['attempt'])}")
-    click.echo(f"{'enrolled':<12} {told['enrolled']} with enough stake; a draw needs {told['needed']}")
+    is_open = metrics["phase"] != Phase.ENDED.name.title()
+    until = _until(metrics["deadline"]) if is_open else ""
+    click.echo(f"{'round':<12} {metrics['round']} of {metrics['rounds']}: {metrics['phase']}{until}")
+    if metrics["attempt"] and is_open:
+        click.echo(f"{'attempt':<12} {attempt_text(metrics['attempt'])}")
+    click.echo(f"{'enrolled':<12} {metrics['enrolled']} with enough stake; a draw needs {metrics['needed']}")
 
-    click.echo(f"{'head root':<12} 0x{told['head_root']}")
+    click.echo(f"{'head root':<12} 0x{metrics['head_root']}")
     click.echo(
-        f"{'escrow':<12} {in_ether(told['escrow_wei'])}, and {in_ether(told['owed_wei'])} earned but not pulled"
+        f"{'escrow':<12} {in_ether(metrics['escrow_wei'])}, and {in_ether(metrics['owed_wei'])} earned but not pulled"
     )
-    show_terms(told["terms"])
+    show_terms(metrics["terms"])
 
-    click.echo(f"next: {told['next_step']}")
+    click.echo(f"next: {metrics['next_step']}")
 
 
 def attempt_text(attempt: int) -> str:

@@ -165,18 +165,18 @@ def _bytes_of(tensor: Tensor, kinds: dict[str, str]) -> int:
 def _header(layout: Layout, kinds: dict[str, str], about: About) -> bytes:
     """The bytes before the tensors: a length, and JSON filled up to a multiple of eight."""
     claims = json.dumps(about.plain(), sort_keys=True, separators=(",", ":"))
-    told: dict[str, Any] = {_METADATA: {_KEY: claims}}
+    header: dict[str, Any] = {_METADATA: {_KEY: claims}}
     at = 0
     for tensor in _in_file(layout, kinds):
         end = at + _bytes_of(tensor, kinds)
-        told[tensor.name] = {
+        header[tensor.name] = {
             "dtype": kinds[tensor.name],
             "shape": list(tensor.shape),
             "data_offsets": [at, end],
         }
         at = end
 
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _LENGTH_BYTES)
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
@@ -199,26 +199,26 @@ def _header_of(data: bytes) -> dict[str, plain_json.Json]:
         raise ModelFileError(f"header: the file ends after {len(data)} bytes, inside its header")
 
     try:
-        told = plain_json.loads(text, "header")
+        header = plain_json.loads(text, "header")
     except InputError as error:
         raise ModelFileError(f"header: {error}") from None
-    if not isinstance(told, dict):
+    if not isinstance(header, dict):
         raise ModelFileError("header: not that of a safetensors file")
-    return told
+    return header
 
 
 def _read_layout(header: dict[str, plain_json.Json]) -> tuple[Layout, dict[str, str]]:
     """Names and shapes of the tensors, and the type of each."""
-    stored = {name: told for name, told in sorted(header.items()) if name != _METADATA}
+    stored = {name: entry for name, entry in sorted(header.items()) if name != _METADATA}
     kinds = dict[str, str]()
     pairs = list[Any]()
-    for name, told in stored.items():
-        if not isinstance(told, dict) or told.get("dtype") not in ("F32", "F64"):
+    for name, entry in stored.items():
+        if not isinstance(entry, dict) or entry.get("dtype") not in ("F32", "F64"):
             raise ModelFileError(f"tensor {name!r:.80}: not described as one of F32 or F64")
         if not _is_text(name):
             raise ModelFileError(f"tensor {name!r:.80}: the name is no text")
-        kinds[name] = str(told["dtype"])
-        pairs.append([name, told.get("shape")])
+        kinds[name] = str(entry["dtype"])
+        pairs.append([name, entry.get("shape")])
     try:
         return Layout.read({"tensors": pairs, "buffers": []}, ""), kinds
     except RecordError as error:
@@ -244,22 +244,22 @@ def _read_claims(header: dict[str, plain_json.Json]) -> About:
         raise ModelFileError(f"header: {error}") from None
 
 
-def read_about(told: object) -> About:
+def read_about(plain: object) -> About:
     """The claims as plain values.
 
     Raises:
         ModelFileError: a field is missing or has another form.
     """
     fields = {"kind", "chain", "task", "round", "root", "s"}
-    if not isinstance(told, dict) or set(told) != fields or told["kind"] != KIND:
+    if not isinstance(plain, dict) or set(plain) != fields or plain["kind"] != KIND:
         raise ModelFileError(f"its claims are not {', '.join(sorted(fields))} of {KIND}")
     for name, most in (("chain", 1 << 64), ("round", 1 << 64), ("s", MAX_SCALE + 1)):
-        value = told[name]
+        value = plain[name]
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < most:
             raise ModelFileError(f"{name}: {value!r:.80} is no such number")
     try:
-        task = parse_hex(str(told["task"]), 20, "an address", "task")
-        root = parse_hex(str(told["root"]), ROOT_BYTES, "a root", "root")
+        task = parse_hex(str(plain["task"]), 20, "an address", "task")
+        root = parse_hex(str(plain["root"]), ROOT_BYTES, "a root", "root")
     except InputError as error:
         raise ModelFileError(str(error)) from None
-    return About(told["chain"], task, told["round"], root, told["s"])
+    return About(plain["chain"], task, plain["round"], root, plain["s"])

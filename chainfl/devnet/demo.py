@@ -189,12 +189,12 @@ def _play(net: Devnet, cast: Cast, on_progress: OnProgress) -> DemoResult:
 
 def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress: OnProgress) -> None:
     rounds = reader.created.config.rounds
-    told = 0
+    shown = 0
     until = time.monotonic() + SECONDS_PER_ROUND * rounds
 
     while not story.is_over:
         reader.refresh()
-        for logged in reader.log[told:]:
+        for logged in reader.log[shown:]:
             story.take(logged.event, logged.block_number)
             if isinstance(logged.event, LieProven):
                 finder = story.name_of(logged.event.finder)
@@ -202,7 +202,7 @@ def _follow(net: Devnet, w3: Web3, reader: TaskReader, story: Story, on_progress
                 on_progress(f"  proof      by {finder}, in one transaction of {gas:,} gas")
             if isinstance(logged.event, RoundEnded):
                 on_progress(f"  gas        {gas_of_round(w3, reader, logged.event.round):,}")
-        told = len(reader.log)
+        shown = len(reader.log)
 
         # A node that ended explains a round that stands still better than the time limit below.
         dead = [name for name in net.processes if not net.runs(name)]

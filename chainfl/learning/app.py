@@ -52,7 +52,7 @@ class App:
         self.config = read_config(source, usual, changes)
         if self.config is not None:
             vars(module)["config"] = self.config
-        self.told: dict[str, float] = {}
+        self.metrics: dict[str, float] = {}
         """What the last `train` returned."""
         self._idle: dict[str, tuple[nn.Module, dict[str, Tensor], dict[str, int]]] = {}
         self._lock = threading.Lock()
@@ -154,8 +154,8 @@ class App:
             context = Context.seeded(place, job.seed, round_, self.config, self._say)
             calling = guarded(self.source, "train()"), seeded(job.seed, place, job.threads or 1)
             with calling[0], calling[1], torch.enable_grad():
-                told = self.functions["train"](network, job.samples, context)
-            self.told = numbers(self.source, "train()", told)
+                metrics = self.functions["train"](network, job.samples, context)
+            self.metrics = numbers(self.source, "train()", metrics)
 
             # The layout is part of the task: an update of another form could not be combined.
             if self._layout_of(network) != layout:
@@ -237,15 +237,15 @@ class App:
     def _as_score(self, answer: Any) -> Score:
         if isinstance(answer, Score):
             # A tensor of one number is taken for the number, as `train` may return it.
-            told = {name: getattr(answer, name) for name in ("loss", "correct", "samples")}
-            told = numbers(self.source, "score()", told)
-            correct, samples = told["correct"], told["samples"]
+            given = {name: getattr(answer, name) for name in ("loss", "correct", "samples")}
+            given = numbers(self.source, "score()", given)
+            correct, samples = given["correct"], given["samples"]
             if not 0 <= correct <= samples < math.inf:
                 raise AppError(
                     f"{self.source.main}: score() gives {correct:g} correct of {samples:g} samples"
                 )
             metrics = numbers(self.source, "score()", answer.metrics)
-            return Score(told["loss"], int(correct), int(samples), metrics)
+            return Score(given["loss"], int(correct), int(samples), metrics)
         if isinstance(answer, Tensor) and answer.numel() == 1:
             answer = answer.item()
         if isinstance(answer, int | float | np.floating) and not isinstance(answer, bool):

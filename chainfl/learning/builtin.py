@@ -84,7 +84,7 @@ class BuiltIn:
     """The built-in app for one task. Each model has one torch thread, whatever a job says, so its bits are fixed."""
 
     spec: LearningSpec
-    told: dict[str, float] = field(default_factory=dict, compare=False)
+    metrics: dict[str, float] = field(default_factory=dict, compare=False)
     """The mean loss of the steps of the last `train` of a client by itself."""
 
     @property
@@ -126,7 +126,7 @@ class BuiltIn:
             losses=losses,
         )
         if losses:
-            self.told["train loss"] = float(torch.stack(losses).mean())
+            self.metrics["train loss"] = float(torch.stack(losses).mean())
         return update_D
 
     def score(self, flats_KD: Sequence[Flat], job: Job, *, device: str = "cpu") -> tuple[Score, ...]:

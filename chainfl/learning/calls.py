@@ -239,19 +239,19 @@ def _field(path: Path, name: str) -> int:
     return 0
 
 
-def numbers(source: Source, doing: str, told: Any) -> dict[str, float]:
+def numbers(source: Source, doing: str, returned: Any) -> dict[str, float]:
     """What `train` returns, or `score` measures besides, as numbers by name.
 
     Raises:
         AppError: it is something else.
     """
-    if told is None:
+    if returned is None:
         return {}
     try:
-        pairs = dict(told).items()
+        pairs = dict(returned).items()
     except (TypeError, ValueError):
         raise AppError(
-            f"{source.main}: {doing} returns a {type(told).__name__}; return nothing, or a dict of numbers by name"
+            f"{source.main}: {doing} returns a {type(returned).__name__}; return nothing, or a dict of numbers by name"
         ) from None
 
     found: dict[str, float] = {}

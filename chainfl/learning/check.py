@@ -157,9 +157,9 @@ def _train(app: App, head_D: Flat, job: Job, trial: Trial, train_on: Any) -> Any
     part, whole = count(job.samples), count(train_on)
     if part and whole and whole > part:
         text += f", about {seconds * whole / part:.3g} s on all {whole}"
-    told = ", ".join(f"{name} {value:.4g}" for name, value in app.told.items())
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in app.metrics.items())
 
-    yield Finding("train", OK, f"{text}{'; ' + told if told else ''}{_default(app, 'train')}")
+    yield Finding("train", OK, f"{text}{'; ' + metrics if metrics else ''}{_default(app, 'train')}")
     yield Finding(
         "memory",
         OK,

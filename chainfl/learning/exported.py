@@ -119,8 +119,8 @@ def write_onnx(app: App, file: ModelFile, where: str | None, out: Path) -> None:
                 output_names=["y"],
             )
     except Exception as error:
-        told = " ".join(str(error).split())[:200]
-        raise AppError(f"{app.source.main}: torch cannot export this model to ONNX: {told}") from None
+        message = " ".join(str(error).split())[:200]
+        raise AppError(f"{app.source.main}: torch cannot export this model to ONNX: {message}") from None
 
     assert made is not None
     made.save(str(out))

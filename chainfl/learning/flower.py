@@ -96,25 +96,25 @@ class _Adapted:
             raise AppError(f"{self.source.main}: the reply to train has other arrays: {text:.300}") from None
 
         # The count that Flower calls num-examples is the one that a worker declares on chain.
-        told = _metrics(reply)
-        samples.examples = int(told.pop(EXAMPLES, 0)) or None
-        return told
+        metrics = _metrics(reply)
+        samples.examples = int(metrics.pop(EXAMPLES, 0)) or None
+        return metrics
 
     def score(self, model: nn.Module, samples: Partition, ctx: calls.Context) -> Score:
         """An evaluate message to the ClientApp; its metrics are the score."""
-        told = _metrics(self._ask("evaluate", model, samples, ctx))
-        seen = int(told.pop(EXAMPLES, 0))
-        loss = next((name for name in LOSSES if name in told), None)
+        metrics = _metrics(self._ask("evaluate", model, samples, ctx))
+        seen = int(metrics.pop(EXAMPLES, 0))
+        loss = next((name for name in LOSSES if name in metrics), None)
         if loss is None:
             raise AppError(
                 f"{self.source.main}: the reply to evaluate has no loss: name one of its metrics eval_loss; it has: "
-                f"{', '.join(sorted(told)) or 'none'}"
+                f"{', '.join(sorted(metrics)) or 'none'}"
             )
-        accuracy = next((told[name] for name in ACCURACIES if name in told), None)
+        accuracy = next((metrics[name] for name in ACCURACIES if name in metrics), None)
         correct = round(accuracy * seen) if accuracy is not None and 0 <= accuracy <= 1 else 0
         counted = seen if accuracy is not None else 0
         return Score(
-            told[loss], correct, counted, {name: value for name, value in told.items() if name != loss}
+            metrics[loss], correct, counted, {name: value for name, value in metrics.items() if name != loss}
         )
 
     def _ask(self, kind: str, model: nn.Module, samples: Partition, ctx: calls.Context) -> Any:

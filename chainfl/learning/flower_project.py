@@ -40,12 +40,14 @@ def find_project(where: str) -> FlowerProject:
 
 def _of_folder(folder: Path) -> FlowerProject:
     """The project that `flwr run` would take from this folder; its modules are found from there."""
-    told = _read(folder / PROJECT)
-    components = told.get("components")
+    document = _read(folder / PROJECT)
+    components = document.get("components")
     if not isinstance(components, dict) or not isinstance(components.get("clientapp"), str):
         raise AppError(f"app {PREFIX}{folder}: its {PROJECT} names no [tool.flwr.app.components] clientapp")
     _make_findable(folder)
-    return FlowerProject(components["clientapp"], components.get("serverapp"), _flat(told.get("config", {})))
+    return FlowerProject(
+        components["clientapp"], components.get("serverapp"), _flat(document.get("config", {}))
+    )
 
 
 def _of_module(name: str, module: str) -> FlowerProject:
@@ -58,9 +60,9 @@ def _of_module(name: str, module: str) -> FlowerProject:
         raise AppError(f"app {PREFIX}{name}: no package {package} is installed here, nor in {Path.cwd()}")
 
     project = Path(spec.origin).resolve().parents[1] / PROJECT
-    told = _read(project) if project.is_file() else {}
-    server = told.get("components", {}).get("serverapp") or _server_beside(module)
-    return FlowerProject(name, server, _flat(told.get("config", {})))
+    document = _read(project) if project.is_file() else {}
+    server = document.get("components", {}).get("serverapp") or _server_beside(module)
+    return FlowerProject(name, server, _flat(document.get("config", {})))
 
 
 def _server_beside(module: str) -> str | None:
@@ -80,12 +82,12 @@ def _make_findable(folder: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise AppError(f"app {PREFIX}{path.parent}: {path.name}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise AppError(f"{path}: {error}") from None
-    found = told.get("tool", {}).get("flwr", {}).get("app", {})
+    found = document.get("tool", {}).get("flwr", {}).get("app", {})
     return found if isinstance(found, dict) else {}
 
 

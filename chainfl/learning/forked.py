@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from chainfl.learning.compute import single_thread
-from chainfl.learning.learner import Flat, Job, Learner, Told
+from chainfl.learning.learner import Flat, Job, Learner, Metrics
 
 MOST_SENT: Final = 2**24
 """Bytes of an array that is sent; for a larger one that they do not have, processes are forked anew."""
@@ -85,7 +85,7 @@ class Forked:
         atexit.register(made.end)
         return made
 
-    def train(self, head_D: Flat, jobs: Sequence[Job], round_: int) -> list[Told]:
+    def train(self, head_D: Flat, jobs: Sequence[Job], round_: int) -> list[Metrics]:
         """Train every job from the head, in row k the k-th; this process does its part. Returns what each reported.
 
         Raises:
@@ -97,16 +97,16 @@ class Forked:
         questions = [self._pack([(k, jobs[k]) for k in part], round_) for part in parts[1:]]
 
         undone: list[int] = []
-        told: dict[int, Told] = {}
+        metrics: dict[int, Metrics] = {}
         try:
             sent = [_send(child, each) for child, each in zip(self.children, questions, strict=True)]
-            told |= self._train_here(jobs, parts[0], round_)
+            metrics |= self._train_here(jobs, parts[0], round_)
             for child, part, is_sent in zip(self.children, parts[1:], sent, strict=True):
                 answer = _receive(child) if is_sent else None
                 if answer is None:
                     undone += part
                 else:
-                    told |= answer
+                    metrics |= answer
         except BaseException:
             self.end()
             raise
@@ -114,8 +114,8 @@ class Forked:
         # A child that was killed leaves its part undone: it is trained here, with the same bits.
         if undone:
             self.end()
-            told |= self._train_here(jobs, undone, round_)
-        return [told[k] for k in range(len(jobs))]
+            metrics |= self._train_here(jobs, undone, round_)
+        return [metrics[k] for k in range(len(jobs))]
 
     def end(self) -> None:
         """End the processes, whatever they do."""
@@ -130,12 +130,12 @@ class Forked:
 
     def _train_here(
         self, jobs: Mapping[int, Job] | Sequence[Job], part: Sequence[int], round_: int
-    ) -> dict[int, Told]:
-        told = dict[int, Told]()
+    ) -> dict[int, Metrics]:
+        metrics = dict[int, Metrics]()
         for k in part:
             self.learner.train(self.head, jobs[k], round_, out_D=self.rows[k])
-            told[k] = dict(self.learner.told)
-        return told
+            metrics[k] = dict(self.learner.metrics)
+        return metrics
 
     def _pack(self, part: list[tuple[int, Job]], round_: int) -> bytes:
         whole = io.BytesIO()
@@ -173,8 +173,8 @@ class Forked:
             except (EOFError, OSError):
                 return
             try:
-                told = self._train_here(dict(part), [k for k, _ in part], round_)
-                talk.send_bytes(pickle.dumps(told))
+                metrics = self._train_here(dict(part), [k for k, _ in part], round_)
+                talk.send_bytes(pickle.dumps(metrics))
             except Exception as error:
                 talk.send_bytes(_as_bytes(error))
 
@@ -197,7 +197,7 @@ def _send(child: _Child, question: bytes) -> bool:
     return True
 
 
-def _receive(child: _Child) -> dict[int, Told] | None:
+def _receive(child: _Child) -> dict[int, Metrics] | None:
     """What the trainings of the process reported, None if it died; raises what went wrong in it."""
     try:
         answer = pickle.loads(child.talk.recv_bytes())
@@ -205,8 +205,8 @@ def _receive(child: _Child) -> dict[int, Told] | None:
         return None
     if isinstance(answer, Exception):
         raise answer
-    told: dict[int, Told] = answer
-    return told
+    metrics: dict[int, Metrics] = answer
+    return metrics
 
 
 def _as_bytes(error: Exception) -> bytes:

@@ -11,7 +11,7 @@ from chainfl.codec import records
 from chainfl.learning.score import Score
 
 Flat: TypeAlias = NDArray[np.float32]
-Told: TypeAlias = Mapping[str, float]
+Metrics: TypeAlias = Mapping[str, float]
 """What a training returned for the log, such as its loss."""
 
 
@@ -43,7 +43,7 @@ class Learner(Protocol):
         ...
 
     @property
-    def told(self) -> Told:
+    def metrics(self) -> Metrics:
         """What the last `train` returned for the log, such as its loss."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Final
 from chainfl.learning.builtin import BuiltIn
 from chainfl.learning.compute import cores
 from chainfl.learning.forked import Forked, UnknownArrayError, can_fork, is_shared
-from chainfl.learning.learner import Flat, Job, Learner, Told
+from chainfl.learning.learner import Flat, Job, Learner, Metrics
 from chainfl.learning.train import train, train_many
 
 SHORT_STEP: Final = 0.004
@@ -29,7 +29,7 @@ class ParallelTraining:
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> Sequence[Told]:
+    ) -> Sequence[Metrics]:
         """Train every job from the head and write its update to its row; returns what each reported."""
         if self.learner != learner:
             self.end()
@@ -44,11 +44,11 @@ class ParallelTraining:
             train_many(spec.model, head_D, jobs, spec.recipe, round_=round_, threads=threads, out_KD=out_KD)
             return ()
 
-        told = []
+        metrics = []
         for job, row_D in zip(jobs, out_KD, strict=True):
             learner.train(head_D, job, round_, out_D=row_D)
-            told.append(dict(learner.told))
-        return told
+            metrics.append(dict(learner.metrics))
+        return metrics
 
     def end(self) -> None:
         """End the processes, if there are any."""
@@ -58,7 +58,7 @@ class ParallelTraining:
 
     def _train_in_processes(
         self, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> Sequence[Told]:
+    ) -> Sequence[Metrics]:
         assert self.learner is not None
         if self.forked is None or not self._suits(self.forked, out_KD):
             self._fork(jobs, out_KD)

@@ -93,14 +93,14 @@ def load_module(source: Source) -> ModuleType:
 
 def failure(source: Source, doing: str, error: BaseException) -> AppError:
     """The error of a user's code as one line: its file and line, what it was doing, what went wrong."""
-    told = _message(error)
+    message = _message(error)
     at = place(source, error.__traceback__)
 
     # A call that was ended names its file, and often its function, already.
     if type(error).__name__ == "TimeUp":
-        ended = told.removeprefix(f"{source.main}: ")
+        ended = message.removeprefix(f"{source.main}: ")
         return AppError(f"{at}: {ended}" if ended.startswith(doing) else f"{at}: {doing}: {ended}")
-    return AppError(f"{at}: {doing}: {type(error).__name__}: {told[:500]}")
+    return AppError(f"{at}: {doing}: {type(error).__name__}: {message[:500]}")
 
 
 def _message(error: BaseException) -> str:

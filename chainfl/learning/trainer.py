@@ -88,9 +88,9 @@ class Trainer:
         return count(self.train_on) or 1
 
     @property
-    def told(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         """What the app's last training told of itself, such as its loss."""
-        return self.learner.told
+        return self.learner.metrics
 
     def initial(self) -> Flat:
         """The task's first model."""

@@ -198,7 +198,7 @@ def _tell_settled(node: Node, rounds: RoundFollower, shown: Status) -> None:
     """Log, count and track what each round that was settled meanwhile was for this account."""
     me = node.participant
     for played in rounds.settled():
-        own = own_round(played, me.ledger.me, getattr(me.trainer, "told", {}))
+        own = own_round(played, me.ledger.me, getattr(me.trainer, "metrics", {}))
         _log.info("round %d: settled: %s", own.round, own, extra={"facts": own.as_plain()})
         shown.settled(own)
         node.record(own.round, own.as_plain())
@@ -286,8 +286,8 @@ def _take_turn(
 
 def _most(causes: Mapping[str, float]) -> str:
     """What took time, most first; what took next to none is left out."""
-    told = sorted(causes.items(), key=lambda item: -item[1])
-    return ", ".join(f"{cause} {seconds:.2f}" for cause, seconds in told if seconds >= 0.005) or "no time"
+    ordered = sorted(causes.items(), key=lambda item: -item[1])
+    return ", ".join(f"{cause} {seconds:.2f}" for cause, seconds in ordered if seconds >= 0.005) or "no time"
 
 
 def _facts(task: Task, step: Step, seconds: float, causes: Mapping[str, float]) -> dict[str, object]:

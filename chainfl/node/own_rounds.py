@@ -42,14 +42,14 @@ class OwnRound:
 
     def __str__(self) -> str:
         """The round in one line."""
-        told = [f"{self.outcome} as {', '.join(self.roles) or 'onlooker'}"]
-        told += [f"{name} {value:.4g}" for name, value in self.training.items()]
-        told += [
+        parts = [f"{self.outcome} as {', '.join(self.roles) or 'onlooker'}"]
+        parts += [f"{name} {value:.4g}" for name, value in self.training.items()]
+        parts += [
             f"{name} {value:.4g}"
             for name, value in (("head's score", self.head_score), ("own score", self.own_score))
             if value is not None
         ]
-        return ", ".join([*told, f"share {self.share:.2%}", f"pay {ether(self.pay, 6)}"])
+        return ", ".join([*parts, f"share {self.share:.2%}", f"pay {ether(self.pay, 6)}"])
 
 
 class RoundFollower:
@@ -58,15 +58,15 @@ class RoundFollower:
     def __init__(self, reader: TaskReader) -> None:
         """Rounds that were settled before are not told."""
         self._reader = reader
-        self._told = 0
+        self._reported = 0
         self._begin()
         for played in self._cut():
-            self._told = played.number
+            self._reported = played.number
 
     def settled(self) -> list[PlayedRound]:
         """The rounds that were settled since the last call."""
-        fresh = [played for played in self._cut() if played.number > self._told]
-        self._told = max([self._told, *(played.number for played in fresh)])
+        fresh = [played for played in self._cut() if played.number > self._reported]
+        self._reported = max([self._reported, *(played.number for played in fresh)])
         return fresh
 
     def _begin(self) -> None:

@@ -50,9 +50,9 @@ def read_spent(text: str | None) -> Spent:
     """What the journal says."""
     if text is None:
         return Spent()
-    told = json.loads(text)
-    history = tuple((float(noise), int(count)) for noise, count in told["history"])
-    return Spent(history, float(told["delta"]), float(told["epsilon"]))
+    document = json.loads(text)
+    history = tuple((float(noise), int(count)) for noise, count in document["history"])
+    return Spent(history, float(document["delta"]), float(document["epsilon"]))
 
 
 def spent_in(home: Path, chain_id: int, task: Address, accounts: Sequence[Address]) -> Spent | None:

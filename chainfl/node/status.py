@@ -123,8 +123,8 @@ class Status:
         age = time.monotonic() - self._seen if self._seen else None
         step = self._step
         healthy = bool(step) or (age is not None and age < patience)
-        told = {"ledger_read_seconds_ago": age, "step": step, "last_error": self._last_error}
-        return healthy, {"ok": healthy, **told, "endpoints": self._endpoints}
+        facts = {"ledger_read_seconds_ago": age, "step": step, "last_error": self._last_error}
+        return healthy, {"ok": healthy, **facts, "endpoints": self._endpoints}
 
 
 def serve_status(status: Status, port: int) -> ThreadingHTTPServer:

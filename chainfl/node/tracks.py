@@ -16,14 +16,14 @@ def named(settings: NodeSettings, node: Node) -> tuple[str, dict[str, object]]:
     """What the run is called, and what stays the same in it: task, account and app; no key, no path."""
     me = hex_of(node.participant.ledger.me)
     config = node.ledger.reader.created.config
-    told: dict[str, object] = {
+    described: dict[str, object] = {
         "task": settings.task,
         "chain": node.ledger.reader.created.chain_id,
         "account": me,
         "rule": config.rule.name_text,
         "samples": node.participant.trainer.samples,
     }
-    return f"{settings.task[:10]}-{me[:10]}", told
+    return f"{settings.task[:10]}-{me[:10]}", described
 
 
 def kept_going(record: Record) -> Record:

@@ -24,7 +24,7 @@ class WrappedTrainer:
         return self.inner.samples
 
     @property
-    def told(self) -> Mapping[str, float]:
+    def metrics(self) -> Mapping[str, float]:
         """What the last training returned for the log, where the inner trainer keeps it; it stays with the node."""
-        told: Mapping[str, float] = getattr(self.inner, "told", {})
-        return told
+        metrics: Mapping[str, float] = getattr(self.inner, "metrics", {})
+        return metrics

@@ -91,9 +91,9 @@ def impossible(task: Task, event: events.Event, error: Exception) -> LedgerLieEr
 def note(task: Task, event: events.Event) -> None:
     """Remember what was told since the phase began, until the event that ends it says what there should have been."""
     if isinstance(event, Listed):
-        task.round.told = (*task.round.told, event)
+        task.round.announced = (*task.round.announced, event)
     elif isinstance(event, Ending):
-        task.round.told = ()
+        task.round.announced = ()
 
 
 def _lie(task: Task, event: events.Event, expected: object, found: object) -> LedgerLieError:
@@ -364,12 +364,12 @@ def _compare_end(task: Task, event: Ending, now: int) -> None:
     expected = [each for each in copy.events if isinstance(each, Listed)]
     ends = next(each for each in copy.events if isinstance(each, Ending))
     _same(task, event, ends)
-    for wanted, found in zip(expected, task.round.told, strict=False):
+    for wanted, found in zip(expected, task.round.announced, strict=False):
         if _named(wanted, found) != _named(found, found):
             raise _lie(task, found, wanted, found)
-    if len(expected) != len(task.round.told):
+    if len(expected) != len(task.round.announced):
         what = "events of who was silent and who was paid"
-        raise _lie(task, event, f"{len(expected)} {what}", len(task.round.told))
+        raise _lie(task, event, f"{len(expected)} {what}", len(task.round.announced))
 
 
 def _named(event: events.Event, other: events.Event) -> tuple[object, ...]:

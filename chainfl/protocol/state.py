@@ -205,7 +205,7 @@ class Round:
     votes: dict[Id, bool] = field(default_factory=dict)
     convicted: frozenset[Id] = frozenset()
     absent: frozenset[Id] = frozenset()
-    told: tuple[Event, ...] = field(default=(), compare=False)
+    announced: tuple[Event, ...] = field(default=(), compare=False)
     """Who was silent and who was paid since the phase began, as events say; for `cross_check`, not for the rules."""
 
     @property

@@ -128,7 +128,7 @@ class Task:
 
     def rounds(self) -> list[TaskRound]:
         """Every settled round, oldest first."""
-        return [_told(each) for each in audits.played_rounds(self._reader) if each.ended is not None]
+        return [_task_round(each) for each in audits.played_rounds(self._reader) if each.ended is not None]
 
     def audit(self, number: int | None = None) -> list[RoundAudit]:
         """Redo every settled round, or the one with this number, from chain and blobs alone.
@@ -177,7 +177,7 @@ class Task:
         return f"<Task {self.address} on chain {self.chain_id}: round {self.round}, {self.phase}>"
 
 
-def _told(played: PlayedRound) -> TaskRound:
+def _task_round(played: PlayedRound) -> TaskRound:
     assert played.ended is not None
     task = played.standing()
     parts = update_parts(task, played.outcome)

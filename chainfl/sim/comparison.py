@@ -131,17 +131,17 @@ def rows_of(comparison: Comparison) -> list[Row]:
     """A row for each run: accuracies, loss of the last head, the part that hostile updates had."""
     rows = list[Row]()
     for run in comparison.runs:
-        told = run.plain()
+        row = run.plain()
         rows.append(
             (
                 run.name,
-                str(told["rounds_played"]),
-                _shown(told["mean_accuracy_last_five"]),
-                _shown(told["best_accuracy"]),
-                _shown(told["loss"]),
-                _shown(told["mean_share_hostile"]),
-                _shown(told["seconds"], 1),
-                str(told["model_root"])[:12],
+                str(row["rounds_played"]),
+                _shown(row["mean_accuracy_last_five"]),
+                _shown(row["best_accuracy"]),
+                _shown(row["loss"]),
+                _shown(row["mean_share_hostile"]),
+                _shown(row["seconds"], 1),
+                str(row["model_root"])[:12],
             )
         )
 

@@ -27,7 +27,7 @@ from chainfl.learning.attacks import (
 )
 from chainfl.learning.dataset import Labels, Samples
 from chainfl.learning.forked import shared_rows
-from chainfl.learning.learner import Flat, Job, Learner, Told, score_all
+from chainfl.learning.learner import Flat, Job, Learner, Metrics, score_all
 from chainfl.learning.parallel import ParallelTraining
 from chainfl.learning.privacy import Privacy, private_update, seeded_normal
 from chainfl.learning.score import Score
@@ -42,7 +42,7 @@ class Engine(Protocol):
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> Sequence[Told]:
+    ) -> Sequence[Metrics]:
         """Train every job from the head and write its update to its row; returns what each reported, or nothing."""
         ...
 
@@ -64,7 +64,7 @@ _PARALLEL: Final = ParallelTraining()
 
 def train_here(
     learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-) -> Sequence[Told]:
+) -> Sequence[Metrics]:
     """On the cores of this machine."""
     return _PARALLEL(learner, head_D, jobs, round_, out_KD)
 
@@ -141,13 +141,13 @@ class Population:
         assert not self.forges_updates
         hostile = self.adversary.trainers(task, ids)
         room_KD = self._room(min(at_once, len(ids)), len(head_D))
-        told: list[Told] = []
+        metrics: list[Metrics] = []
         for start in range(0, len(ids), at_once):
             group = ids[start : start + at_once]
             rows_KD = room_KD[: len(group)]
-            told += self._train(task, head_D, group, hostile, rows_KD)
+            metrics += self._train(task, head_D, group, hostile, rows_KD)
             yield rows_KD
-        self._mean(told)
+        self._mean(metrics)
 
     @property
     def forges_updates(self) -> bool:
@@ -204,19 +204,19 @@ class Population:
 
     def _train(
         self, task: Task, head_D: Flat, ids: Sequence[Id], hostile: Sequence[Id], rows_KD: Flat
-    ) -> list[Told]:
+    ) -> list[Metrics]:
         """Train these into the rows; returns what the honest ones' trainings reported."""
         jobs = [
             self.trainers[id_].train_job(task.round.number, self._train_on(id_, id_ in hostile))
             for id_ in ids
         ]
-        told = self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
+        metrics = self.train_all(self.learner, head_D, jobs, task.round.number, rows_KD)
         self._protect(task, head_D, ids, rows_KD)
-        return [each for id_, each in zip(ids, told, strict=True) if id_ not in hostile] if told else []
+        return [each for id_, each in zip(ids, metrics, strict=True) if id_ not in hostile] if metrics else []
 
-    def _mean(self, told: Sequence[Told]) -> None:
-        if told:
-            self.training = means(told)
+    def _mean(self, metrics: Sequence[Metrics]) -> None:
+        if metrics:
+            self.training = means(metrics)
 
     def _friends(self, task: Task) -> list[int]:
         return [index for index, id_ in enumerate(task.round.order) if id_ in self.adversary.ids]
@@ -294,10 +294,10 @@ class Population:
         return self._rows[:rows]
 
 
-def means(told: Sequence[Told]) -> dict[str, float]:
+def means(metrics: Sequence[Metrics]) -> dict[str, float]:
     """Each number's mean over those who have it; what is not finite is left out."""
     found: dict[str, list[float]] = {}
-    for each in told:
+    for each in metrics:
         for name, value in each.items():
             if isfinite(value):
                 found.setdefault(name, []).append(value)

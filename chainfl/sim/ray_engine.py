@@ -20,7 +20,7 @@ from chainfl.learning.builtin import BuiltIn
 from chainfl.learning.compute import cores
 from chainfl.learning.dataset import Array, Rows, Samples
 from chainfl.learning.evaluate import score_many
-from chainfl.learning.learner import Flat, Job, Learner, Told
+from chainfl.learning.learner import Flat, Job, Learner, Metrics
 from chainfl.learning.score import Score
 from chainfl.learning.train import Recipe, train
 from chainfl.tools import pip_install
@@ -72,7 +72,7 @@ class RayEngine:
 
     def __call__(
         self, learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int, out_KD: Flat
-    ) -> Sequence[Told]:
+    ) -> Sequence[Metrics]:
         """Train every job from the head and write its update to its row; built-in models report nothing here.
 
         Raises:
@@ -84,8 +84,8 @@ class RayEngine:
 
         def call(job: Job) -> Call:
             x, y = self._send(job.samples.x), self._send(job.samples.y)
-            told = (spec.model, head, x, y, job.samples.rows, spec.recipe, job.seed, round_)
-            return lambda worker: worker.train.remote(*told)
+            arguments = (spec.model, head, x, y, job.samples.rows, spec.recipe, job.seed, round_)
+            return lambda worker: worker.train.remote(*arguments)
 
         # The largest jobs first: a long one that starts last would keep all others waiting.
         order = sorted(range(len(jobs)), key=lambda k: -len(jobs[k].samples))

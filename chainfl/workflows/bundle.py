@@ -105,10 +105,10 @@ def export_bundle(
     )
     with begin_bundle(out) as writer:
         with _endpoint_to_blame():
-            told = _counted(
+            counted = _counted(
                 endpoint.headers(w3, created, place.number), place.number - created + 1, on_progress
             )
-            chain = _follow(subject, writer.keep("headers", told))
+            chain = _follow(subject, writer.keep("headers", counted))
             evidence.read_accounts(writer.keep("accounts", proofs), chain.state_root)
             wanted = [(header.number, header.receipts_root) for header in chain.with_events]
             proven = _history(
@@ -317,11 +317,11 @@ def _recheck(draft: Path, block_hash: Digest) -> None:
 
 
 def _expect_contracts(subject: Subject, contracts: Contracts, proven: set[Address]) -> None:
-    told = {
+    counted = {
         "factory": (subject.factory, contracts.factory),
         "registry": (subject.registry, contracts.made.registry),
     }
-    for name, (found, expected) in told.items():
+    for name, (found, expected) in counted.items():
         if found != expected:
             raise BundleError(f"root: {name} is {hex_of(found)}, the contracts say {hex_of(expected)}")
 

@@ -135,7 +135,7 @@ def plan_challenge(
     # The registry has the stakes; what it would take is worked out here by the same rules, without a transaction.
     (registry,) = read_call(w3, "TrainingTask", task.address, "registry")
     slashes = [_slash(w3, as_address(registry), task, id_, sender) for id_ in _guilty(task)]
-    told = [slashed for _, slashed in slashes]
+    taken = [slashed for _, slashed in slashes]
 
     return ChallengePlan(
         lie,
@@ -144,9 +144,9 @@ def plan_challenge(
         proof_gas,
         (note_gas + proof_gas) * price,
         tuple(guilty for guilty, _ in slashes),
-        sum(each.to_finder for each in told),
-        sum(each.to_escrow for each in told),
-        sum(each.burned for each in told),
+        sum(each.to_finder for each in taken),
+        sum(each.to_escrow for each in taken),
+        sum(each.burned for each in taken),
     )
 
 
@@ -164,13 +164,13 @@ def _slash(w3: Web3, registry: Address, task: Task, id_: Id, finder: Address) ->
     ledger = stake.Registry(allocations=SharedMap({(task.address, account): held}))
     parts = (finder, config.finder_part, config.burn_part)
     stake.slash(ledger, task.address, account, Slash.LIE, config.lie_slash, *parts)
-    told = next((event for event in ledger.events if isinstance(event, Slashed)), None)
+    taken = next((event for event in ledger.events if isinstance(event, Slashed)), None)
 
     # Nothing was left to take: the registry emits no event then.
-    if told is None:
-        told = Slashed(task.address, account, Slash.LIE, 0, 0, finder, 0, 0, 0)
+    if taken is None:
+        taken = Slashed(task.address, account, Slash.LIE, 0, 0, finder, 0, 0, 0)
     whole = held.bonded + held.unbonding
-    return Guilty(id_, account, whole, told.from_bonded + told.from_unbonding), told
+    return Guilty(id_, account, whole, taken.from_bonded + taken.from_unbonding), taken
 
 
 def _estimate(w3: Web3, sender: Address, to: Address, data: bytes) -> int:

@@ -75,9 +75,9 @@ def final_round(rounds: Sequence[PlayedRound], number: int | None, head_root: Di
     if number == 0:
         return None
     if number not in final:
-        told = ", ".join(map(str, final)) or "none yet"
+        meant = ", ".join(map(str, final)) or "none yet"
         raise InputError(
-            f"round {number} of this task made no model; final rounds: {told}; --round 0 is the first model"
+            f"round {number} of this task made no model; final rounds: {meant}; --round 0 is the first model"
         )
     return final[number]
 
@@ -232,12 +232,12 @@ def verify_model(
         VerificationError: something differs; names the tensor or field.
     """
     data = _read_bytes(path)
-    told = _read_statement(path, statement)
+    stated = _read_statement(path, statement)
 
     # Damage inside a tensor is named by reading; damage that leaves a well-formed file, by the statement's digests.
     file = _parse(path, data)
-    if told is not None:
-        _expect_told(file, data, told)
+    if stated is not None:
+        _expect_stated(file, data, stated)
     root = merkle.root(file.vector)
     if root != file.about.root:
         raise ModelFileError(
@@ -252,7 +252,7 @@ def verify_model(
         rounds = played_rounds(reader)
         _expect_proven(file.about, reader.task, rounds)
         proven_by = "the chain, as the endpoint reports it (not the names of the tensors)"
-    return VerifiedModel(file, told, proven_by)
+    return VerifiedModel(file, stated, proven_by)
 
 
 def read_model(path: Path) -> ModelFile:
@@ -287,13 +287,13 @@ def _read_statement(path: Path, given: Path | None) -> Statement | None:
     return provenance.read_statement(_read_bytes(given or beside), signer_of)
 
 
-def _expect_told(file: ModelFile, data: bytes, told: Statement) -> None:
-    is_same = sha256(data).digest() == told.file_digest
-    found = told.tensors if is_same else provenance.tensor_digests(file)
-    for name in sorted({*found, *told.tensors}):
-        if found.get(name) != told.tensors.get(name):
+def _expect_stated(file: ModelFile, data: bytes, stated: Statement) -> None:
+    is_same = sha256(data).digest() == stated.file_digest
+    found = stated.tensors if is_same else provenance.tensor_digests(file)
+    for name in sorted({*found, *stated.tensors}):
+        if found.get(name) != stated.tensors.get(name):
             raise ModelFileError(f"tensor {name!r}: not the one that the statement is about: it was changed")
-    _expect_same("statement", told.about, file.about)
+    _expect_same("statement", stated.about, file.about)
     if not is_same:
         raise ModelFileError("header: not the one that the statement is about: it was changed")
 
@@ -303,8 +303,10 @@ def _expect_bundle(file: ModelFile, bundle: Path, block_hash: Digest) -> None:
     with open_bundle(bundle) as opened:
         proven = prove_task(opened, block_hash)
         subject = opened.subject
-        told = About(subject.chain, subject.task, about.round, about.root, proven.contracts.made.config.scale)
-        _expect_same("bundle", told, about)
+        meant = About(
+            subject.chain, subject.task, about.round, about.root, proven.contracts.made.config.scale
+        )
+        _expect_same("bundle", meant, about)
         first = proven.contracts.made.config.first_root
         _expect_root(about, first, proven.rounds)
         _expect_layout(file.layout, layout_of(opened.store(), proven.contracts.made.config))
@@ -322,8 +324,8 @@ def _named(tensor: Tensor | None) -> str:
 
 
 def _expect_proven(about: About, task: Task, rounds: Sequence[PlayedRound]) -> None:
-    told = About(task.chain_id, task.address, about.round, about.root, task.config.scale)
-    _expect_same("chain", told, about)
+    meant = About(task.chain_id, task.address, about.round, about.root, task.config.scale)
+    _expect_same("chain", meant, about)
     _expect_root(about, task.config.first_root, rounds)
 
 
@@ -339,8 +341,8 @@ def _expect_root(about: About, first: Digest, rounds: Sequence[PlayedRound]) -> 
         )
 
 
-def _expect_same(who: str, told: About, about: About) -> None:
-    for field, expected in told.plain().items():
+def _expect_same(who: str, meant: About, about: About) -> None:
+    for field, expected in meant.plain().items():
         found = about.plain()[field]
         if found != expected:
             raise ModelFileError(f"{field}: the {who} says {expected}, the file {found}")

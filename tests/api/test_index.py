@@ -32,7 +32,7 @@ from tests.api.scene import (
 )
 
 
-class Told:
+class FixedSource:
     """A source that says what it is told to say."""
 
     def __init__(self, source: EventSource) -> None:
@@ -66,15 +66,15 @@ def followed(source: EventSource, path: Path) -> tuple[Follower, Index]:
 
 def test_event_by_event_gives_the_same_index_as_all_at_once(made: Scene, tmp_path: Path) -> None:
     whole = made.source.refresh()
-    told = Told(made.source)
+    fixed = FixedSource(made.source)
     ((address, log),) = whole.tasks.items()
 
     slow = Index(tmp_path / "slow")
-    follower = Follower(told, slow, Hub(1))
+    follower = Follower(fixed, slow, Hub(1))
     blocks = sorted({event.block_number for event in log.events})
     for number in blocks:
         seen = tuple(event for event in log.events if event.block_number <= number)
-        told.snapshot = Snapshot(number, {address: type(log)(log.created, log.created_block, seen)})
+        fixed.snapshot = Snapshot(number, {address: type(log)(log.created, log.created_block, seen)})
         follower.step()
     _, quick = followed(made.source, tmp_path / "quick")
 
@@ -120,10 +120,10 @@ def test_a_reorg_leaves_no_trace_of_what_is_gone(tmp_path: Path) -> None:
     other.net.chain.now += 5
     play_void(other.net)
     play_open(other.net, Phase.TRAIN)
-    told = Told(one.source)
-    follower, index = followed(told, tmp_path / "reorged")
+    fixed = FixedSource(one.source)
+    follower, index = followed(fixed, tmp_path / "reorged")
 
-    told.snapshot = other.source.refresh()
+    fixed.snapshot = other.source.refresh()
     follower.step()
 
     _, fresh = followed(other.source, tmp_path / "fresh")
@@ -134,10 +134,10 @@ def test_a_reorg_leaves_no_trace_of_what_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_task_whose_creation_is_undone_disappears(made: Scene, tmp_path: Path) -> None:
-    told = Told(made.source)
-    follower, index = followed(told, tmp_path / "index")
+    fixed = FixedSource(made.source)
+    follower, index = followed(fixed, tmp_path / "index")
 
-    told.snapshot = Snapshot(1, {})
+    fixed.snapshot = Snapshot(1, {})
     follower.step()
 
     assert dump(tmp_path / "index") == []
@@ -254,10 +254,10 @@ def test_rows_that_are_moved_removed_or_invented_are_found_in_the_whole_index(
             )
             connection.execute("UPDATE rows SET task = '0x01' WHERE kind = 'stake' AND number = 0")
 
-        told = client.get("/index").json()
+        fixed = client.get("/index").json()
 
-    assert told["verdict"] == "mismatch"
-    found = {each["where"]: (each["expected"], each["found"]) for each in told["differences"]}
+    assert fixed["verdict"] == "mismatch"
+    found = {each["where"]: (each["expected"], each["found"]) for each in fixed["differences"]}
     assert found["block 2"] == ("a row", "nothing")
     assert found["block 99"][0] == "no such row"
     assert found["part 1000000: account"][1] == "0x00"
@@ -282,13 +282,13 @@ def test_bytes_that_are_gone_are_named_and_looked_for_again(tmp_path: Path) -> N
 
 
 def test_a_chain_that_fails_is_waited_for_and_the_index_still_answers(made: Scene, tmp_path: Path) -> None:
-    told = Told(made.source)
-    with client_of(Scene(made.net, told), tmp_path) as client:
-        told.trouble = "the endpoint does not answer"
+    fixed = FixedSource(made.source)
+    with client_of(Scene(made.net, fixed), tmp_path) as client:
+        fixed.trouble = "the endpoint does not answer"
         follower_of(client).try_step()
         behind = client.get("/health").json()
         answer = client.get("/blocks/1/3")
-        told.trouble = ""
+        fixed.trouble = ""
         follower_of(client).try_step()
 
         assert (behind["status"], behind["detail"]) == ("degraded", "the endpoint does not answer")

@@ -147,7 +147,7 @@ def test_who_is_absent_and_an_election_that_is_dropped_are_told(played: list[Pla
     task = played[0].standing()
 
     def told(event: events.Event) -> str:
-        sentence = tell(task, event, lambda account: numbered(task)[account])
+        sentence = describe(task, event, lambda account: numbered(task)[account])
         assert sentence is not None
         return sentence.text
 

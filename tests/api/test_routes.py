@@ -222,7 +222,7 @@ def test_a_final_rounds_model_is_a_file_with_its_statement(
     assert "0x" + done.file.about.root.hex() == model_root
     assert "0x" + done.file.about.task.hex() == made.task
     assert done.statement is not None
-    assert done.statement.told["block"]["hash"] == last[-1].block_hash
+    assert done.statement.claims["block"]["hash"] == last[-1].block_hash
 
 
 def test_a_round_that_made_no_model_has_no_file(client: TestClient) -> None:

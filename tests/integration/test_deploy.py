@@ -159,6 +159,7 @@ def test_what_a_deep_reorg_takes_away_is_deployed_anew_with_all_that_links_to_it
     require("anvil")
     file, told = tmp_path / "31337.json", list[str]()
     with funded(tmp_path) as (w3, sender):
+
         def on_progress(line: str) -> None:
             told.append(line)
             if len(told) == len(plan()) - 1:  # the last library: it and the one before are gone

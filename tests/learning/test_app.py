@@ -91,7 +91,7 @@ def test_dropout_adam_and_augmentation_give_the_same_bits_from_the_same_seed(tmp
 
     assert first_D.tobytes() == again_D.tobytes() == fresh_D.tobytes()
     assert not np.array_equal(first_D, app.train(head_D, Job(training.samples, 6), 1))
-    assert app.told["train loss"] > 0
+    assert app.metrics["train loss"] > 0
     assert app.score([first_D], judging)[0] == app.score([head_D, first_D], judging)[1]
 
 

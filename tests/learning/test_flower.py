@@ -119,7 +119,7 @@ def test_a_train_message_brings_head_round_rate_and_partition_and_its_reply_is_t
     update_D = app.train(np.full(6, 2, np.float32), job, 9)
 
     assert update_D[[0, 1, 2, 3, 5]].tolist() == [9.0, 2.125, 2.125, 2.125, 83.0]
-    assert app.told == {"train_loss": 1.5}
+    assert app.metrics == {"train_loss": 1.5}
     assert job.samples.examples == 43
     assert app.train(np.full(6, 2, np.float32), part(app, 3, 8), 9).tolist() == update_D.tolist()
 

@@ -34,7 +34,7 @@ class Doubler:
     """An app of a user's own: twice the head plus its number; it fails, or dies, where a job says so."""
 
     name, digest = "doubler", "1"
-    told: Mapping[str, float] = {}
+    metrics: Mapping[str, float] = {}
     layout = records.Layout((records.Tensor("w", (D,)),))
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Doubler:
         if wish == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
         out_D[:] = 2 * head_D + job.seed + round_ + is_away / 2
-        self.told = {"seed": float(job.seed)}
+        self.metrics = {"seed": float(job.seed)}
         return out_D
 
     def score(self, flats_KD: Sequence[Flat], job: Job, *, device: str = "cpu") -> tuple[Score, ...]:
@@ -96,9 +96,9 @@ def test_small_steps_are_trained_in_processes_with_the_bits_of_one(training: Par
 def test_an_app_of_a_users_own_is_trained_in_processes(training: ParallelTraining) -> None:
     rows = shared_rows(5, D)
 
-    told = training(Doubler(), np.ones(D, np.float32), jobs_of(*"abcde"), 10, rows)
+    metrics = training(Doubler(), np.ones(D, np.float32), jobs_of(*"abcde"), 10, rows)
 
-    assert [each["seed"] for each in told] == [0, 1, 2, 3, 4]
+    assert [each["seed"] for each in metrics] == [0, 1, 2, 3, 4]
     assert sorted({row % 1 for row in rows[:, 0]}) == [0, 0.5]
     assert [int(row) for row in rows[:, 0]] == [12, 13, 14, 15, 16]
 
@@ -122,11 +122,11 @@ def test_the_jobs_of_a_process_that_was_killed_are_done_here(training: ParallelT
     rows = shared_rows(4, D)
     app = Doubler()
 
-    told = training(app, np.ones(D, np.float32), jobs_of("a", "dies", "c", "dies"), 1, rows)
+    metrics = training(app, np.ones(D, np.float32), jobs_of("a", "dies", "c", "dies"), 1, rows)
     after = rows[:, 0].tolist()
     training(app, np.ones(D, np.float32), jobs_of("a", "b", "c", "d"), 1, rows)
 
-    assert [each["seed"] for each in told] == [0, 1, 2, 3]
+    assert [each["seed"] for each in metrics] == [0, 1, 2, 3]
     assert after == [3, 4, 5, 6]
     assert rows[:, 0].tolist() == [3, 4.5, 5, 6.5]
 

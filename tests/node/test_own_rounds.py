@@ -142,7 +142,7 @@ def test_a_built_in_model_tells_the_loss_of_its_training_and_it_falls() -> None:
     losses = []
     for round_ in (1, 2, 3):
         head_D = trainer.train(head_D, round_)
-        losses.append(trainer.told["train loss"])
+        losses.append(trainer.metrics["train loss"])
 
     assert losses == sorted(losses, reverse=True)
     assert 1 < losses[0] < 3  # ten classes, untrained: about ln 10
