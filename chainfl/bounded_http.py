@@ -2,7 +2,7 @@
 
 urllib3 limits each operation on a socket by itself, so an answer of one byte a second never ends. Here the socket has
 the limits, so that connecting, proxies, TLS, headers, framing and trailers cannot escape them. Redirections are for the
-caller to switch off, for only he knows his request.
+caller to switch off: it depends on the request.
 """
 
 import io
@@ -86,7 +86,7 @@ class _BoundedReader(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._inner.close()
         super().close()
 

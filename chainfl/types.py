@@ -1,4 +1,4 @@
-"""The nouns: what rules, roles, ledgers and records speak of. Immutable values, integers and bytes only."""
+"""The nouns of rules, roles, ledgers and records. Immutable values, integers and bytes only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -164,5 +164,5 @@ class TaskConfig:
         return once + 3 * (self.propose_seconds + self.challenge_seconds)
 
     def as_tuple(self) -> tuple[object, ...]:
-        """The values in struct order, as an ABI encoder wants them."""
+        """The values in struct order, as an ABI encoder takes them."""
         return tuple(getattr(self, field.name) for field in fields(self))

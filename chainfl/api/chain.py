@@ -27,7 +27,7 @@ from chainfl.protocol.terms import Floors, check_config
 from chainfl.types import Address, Digest
 
 REFRESH_SECONDS = 5.0
-"""How long one refresh goes on reading a chain that is far ahead, before it tells what it has."""
+"""How long one refresh goes on reading a chain that is far ahead, before it hands on what it has."""
 
 
 @dataclass(frozen=True, slots=True)

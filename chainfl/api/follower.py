@@ -1,7 +1,7 @@
-"""Keeps the index in step with the chain: one thread reads, folds and writes; a reorg draws the task's line anew.
+"""Keeps the index in step with the chain: one thread reads, folds and writes; after a reorg it rewrites.
 
 Nothing that the chain, its endpoint or one task can bring forth ends the thread. What fails is remembered with its
-reason, told by `/health`, and tried again after a pause: a task whose events do not fold is read again from its start.
+reason, shown by `/health`, and tried again after a pause: a task whose events do not fold is read again from its start.
 """
 
 import hashlib
@@ -270,7 +270,7 @@ class Follower:
         self._unread = {**self._unread, name: noted}
 
     def _reread_due(self) -> frozenset[str]:
-        """Have the source read anew what could not be read, where it is time to; answers which tasks that were."""
+        """Have the source read anew what could not be read, where its pause is over; returns the tasks' names."""
         started = time.monotonic()
         due = frozenset(name for name, unread in self._unread.items() if unread.again <= started)
         if not due:
@@ -280,7 +280,7 @@ class Follower:
             self._source.reread([Address(from_hex(name)) for name in due])
         except Exception as error:
             for name in due:
-                self._note(name, f"it cannot be read anew: {one_line(error)}", is_new_try=True)
+                self._note(name, f"reading it again fails: {one_line(error)}", is_new_try=True)
             due = frozenset()
 
         # A rest in proportion to what it took, so that tasks that cannot be read do not slow down the others.
@@ -359,7 +359,7 @@ class Follower:
             yield from _name_differences(key, right.get(key), wrong.get(key))
 
     def check_index(self) -> Iterator[Difference]:
-        """Everything in the index that the chain's events do not give, and every verdict that somebody else wrote."""
+        """Everything in the index that the chain's events do not give, and every verdict that another program wrote."""
         with self._lock:
             known = list(self._followed)
         unread = self._unread

@@ -86,7 +86,7 @@ class Index:
             self._writer.executescript(_TABLES + f"DELETE FROM audits; PRAGMA user_version={_VERSION};")
 
     def close(self) -> None:
-        """Let go of the file. An audit that is still at work may be writing, or reading in a thread of its own.
+        """Close the file. An audit that is still at work may be writing, or reading in a thread of its own.
 
         A connection that is closed under a running statement takes the process with it: the writer is waited for, and
         each reader goes with its thread.
@@ -115,7 +115,7 @@ class Index:
             self._writer.executemany("DELETE FROM rows WHERE task = ?", [(task,) for task in tasks])
 
     def keep_audit(self, task: str, round_: int, audit: KeptAudit) -> None:
-        """Remember a verdict, sealed."""
+        """Keep a verdict, sealed."""
         values = (task, round_, audit.fingerprint, audit.verdict, audit.checks, audit.document)
         with self._lock, _failures(self._path), self._writer:
             self._writer.execute(
@@ -190,7 +190,7 @@ class Index:
         return [str(name) for (name,) in self._all("SELECT DISTINCT task FROM rows", ())]
 
     def audit(self, task: str, round_: int) -> KeptAudit | None:
-        """The verdict that was kept, unless somebody changed it since."""
+        """The verdict that was kept, unless the file was changed since."""
         query = f"SELECT {_AUDIT} FROM audits WHERE task = ? AND round = ?"
         found = self._all(query, (task, round_))
         return KeptAudit(*found[0][2:6]) if found and self._is_sealed(found[0]) else None
@@ -254,7 +254,7 @@ def _page_query(
 
 
 def _text(data: bytes) -> str:
-    """Text as it is, for what somebody damaged is to be shown and not to stop a check."""
+    """Text as it is: damaged rows are shown and do not stop a check."""
     return data.decode(errors="replace")
 
 
@@ -263,4 +263,4 @@ def _failures(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"the index {path}: {error}; delete the file and it is built anew") from error
+        raise StoreError(f"the index {path}: {error}; delete the file and it is rebuilt") from error

@@ -10,7 +10,7 @@ from chainfl.api.clients import Share
 from chainfl.errors import BusyError
 
 _WAITING = 64
-"""Changes that may wait for one listener; a slower one is told to read everything anew."""
+"""Changes that may wait for one listener; a slower one has to read everything again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Hub:
     """Open streams of one event loop."""
 
     def __init__(self, limit: int, per_client: int | None = None) -> None:
-        """Nobody listens yet."""
+        """Without listeners."""
         self._limit = limit
         self._share = Share(limit if per_client is None else per_client, "live streams open")
         self._listeners: set[asyncio.Queue[Change | None]] = set()
@@ -44,7 +44,7 @@ class Hub:
         self._loop = loop
 
     def publish(self, change: Change) -> None:
-        """Tell everybody; called from any thread."""
+        """Pass a change to all listeners; called from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, change)
 
@@ -55,7 +55,7 @@ class Hub:
 
     @contextmanager
     def listen(self, client: str = "") -> Iterator["asyncio.Queue[Change | None]"]:
-        """A queue of changes; None in it says that the listener missed some and should read anew.
+        """A queue of changes; None in it means that the listener missed some and has to read everything again.
 
         Raises:
             LimitError: this client listens often enough already; BusyError: too many do.

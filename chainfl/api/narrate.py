@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from chainfl.api import schemas
 from chainfl.api.convert import phase_name, place
 from chainfl.api.source import PlacedEvent, in_phases
-from chainfl.audit.narrate import tell
+from chainfl.audit.narrate import describe
 from chainfl.codec.text import short_hex
 from chainfl.protocol.state import Task
 from chainfl.types import Address
@@ -20,7 +20,7 @@ def steps_of(task: Task, log: Sequence[PlacedEvent]) -> list[schemas.Step]:
 
     found = []
     for phase, logged in in_phases(log):
-        sentence = tell(task, logged.event, name_of)
+        sentence = describe(task, logged.event, name_of)
         if sentence is None:
             continue
         step = schemas.Step(

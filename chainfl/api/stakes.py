@@ -25,7 +25,7 @@ class Stakes:
     """Who has how much bonded and unbonding."""
 
     def __init__(self, task: Address) -> None:
-        """Nobody has anything yet."""
+        """Without accounts."""
         self._task = task
         self.bonded = Counter[Address]()
         self.unbonding = Counter[Address]()

@@ -65,7 +65,7 @@ class ProvenAccount:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a contract told in a transaction."""
+    """An event of a contract in a transaction."""
 
     emitter: Address
     topics: tuple[bytes, ...]

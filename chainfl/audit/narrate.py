@@ -41,7 +41,7 @@ class Scene(NamedTuple):
         return ", ".join(map(self.name, ids)) or "nobody"
 
 
-def tell(task: Task, event: events.Event, name_of: NameOf) -> Sentence | None:
+def describe(task: Task, event: events.Event, name_of: NameOf) -> Sentence | None:
     """What an event of a task's round means; None for one that says nothing by itself."""
     teller = _TELLERS.get(type(event))
     return None if teller is None else teller(Scene(task, name_of), event)

@@ -13,7 +13,7 @@ from chainfl.types import Digest, Outcome
 
 
 class Taker(Protocol):
-    """Is told of every blob that a round needs."""
+    """Called with every blob that a round needs."""
 
     def record(self, cid: Cid) -> bytes | None:
         """Hand over a record's bytes, None where they were not found."""

@@ -27,7 +27,7 @@ _FIXED_GAS = 150_000
 _GAS_PER_BYTE = 60
 _TRANSFER_GAS = 21_000
 _MAY_BE_SILENT = ("applyChange", "noteFinding")
-"""What may change nothing, and then tells nothing."""
+"""Calls that may change nothing, and then emit no event."""
 
 
 class ChainLedger:
@@ -56,11 +56,11 @@ class ChainLedger:
         return self._sender.address
 
     def task(self) -> Task:
-        """The task as it stands, read anew."""
+        """The task as it stands, read again."""
         return self.reader.refresh()
 
     def now(self) -> int:
-        """The time the next block will have, as far as can be told."""
+        """The time the next block will have, as far as it can be known."""
         return max(self.reader.newest_time, int(time.time()))
 
     def acted_last(self) -> bool:

@@ -2,7 +2,7 @@
 
 A task is followed through every endpoint. What is shown of it is what more than half of all endpoints given stand
 behind: the same events in the same blocks up to the last event, and one hash of the newest block that two of them have
-in common. One that fails, lags or tells something else is left out, and said so once.
+in common. One that fails, lags or answers differently is left out, and logged once.
 """
 
 import logging
@@ -26,7 +26,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 120.0
 _GRACE = 1.0
 """How long slower endpoints are waited for once most have answered."""
 _PATIENCE = 5.0
-"""How long most endpoints may take to have a block that one of them told of."""
+"""How long most endpoints may take to have a block that one of them named."""
 _log = logging.getLogger(__name__)
 
 
@@ -117,7 +117,7 @@ class _Source:
     said: set[str] = field(default_factory=set)
 
     def fails(self, kind: str, why: str) -> None:
-        """Leave it out for a while; says so once for each kind of trouble."""
+        """Leave it out for a while; logged once for each kind of failure."""
         self.trouble = why
         self.again_at = time.monotonic() + self.pause
         self.pause = min(2 * self.pause, _LONGEST_PAUSE)
@@ -293,7 +293,7 @@ def _reader(source: _Source) -> TaskReader:
 
 
 def _forget(source: _Source) -> None:
-    """What it told may be a lie, its terms too: it is read from the beginning."""
+    """What it answered may be a lie, its terms too: it is read from the beginning."""
     source.reader = None
 
 

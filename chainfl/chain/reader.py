@@ -25,7 +25,7 @@ from chainfl.protocol.terms import phase_seconds
 from chainfl.types import Address, Digest, OnProgress, Phase, TaskConfig
 
 _MOST_AHEAD = 64
-"""Blocks by which one that we were told of may be ahead of the newest: endpoints behind one address differ a little."""
+"""Blocks by which a named block may be ahead of the newest: endpoints behind one address differ a little."""
 _LOOK_EVERY = 64
 """Spans read before the head is looked at again: one that was a lie must not keep us reading for ever."""
 
@@ -73,7 +73,7 @@ class TaskReader:
         confirmations: int = 0,
         on_progress: OnProgress = lambda _: None,
     ) -> None:
-        """Read the task's terms; its events are read by `refresh`. `on_progress` is told how far a long read is."""
+        """Read the task's terms; its events are read by `refresh`. `on_progress` gets how far a long read is."""
         self._w3 = w3
         self._address = task
         self._confirmations = confirmations
@@ -180,7 +180,7 @@ class TaskReader:
         return self._next_block - 1
 
     def seal(self, until: int) -> bytes:
-        """Names all events up to a block, with their places: two readers with one seal were told the same."""
+        """Names all events up to a block, with their places: two readers with one seal have read the same."""
         while len(self._seals) <= len(self.log):
             one = self.log[len(self._seals) - 1]
             named = repr(
@@ -194,7 +194,7 @@ class TaskReader:
         return self._marks.get(number) or self.block_hash(number)
 
     def endpoints(self) -> Mapping[str, str]:
-        """How the endpoint does; one that does not is told of by its errors."""
+        """The endpoint's state; one that fails shows in the errors of its calls."""
         return {name_of(self._w3).removeprefix("the endpoint "): "ok"}
 
     def _check_clock(self, fresh: list[ChainEvent]) -> None:
@@ -217,7 +217,7 @@ class TaskReader:
             )
 
     def _forget(self) -> None:
-        """Begin again: what was told before may be part of the lie."""
+        """Begin again: what was read before may be part of the lie."""
         self._next_block = self._from_block
         self._marks = Marks()
         self._head = b""

@@ -59,7 +59,7 @@ class RefusedError(ValueError):
 
 
 def endpoint_name(url: str) -> str:
-    """An endpoint's host and port: what can be told of its address."""
+    """An endpoint's host and port: the part of its address without secrets."""
     parts = urlsplit(url)
     try:
         port = f":{parts.port}" if parts.port is not None else ""
@@ -194,7 +194,7 @@ def _session_for(url: str) -> requests.Session:
 
 
 class WebSocketRpc(JSONBaseProvider):
-    """One WebSocket; who comes while it is used waits. A broken one is opened anew at the next call."""
+    """One WebSocket; calls wait while it is in use. A broken one is opened again at the next call."""
 
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
         """Remember where to connect; the first call does."""
@@ -230,7 +230,7 @@ class WebSocketRpc(JSONBaseProvider):
         return opened
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._socket = None
         self._open.close()
 
@@ -323,7 +323,7 @@ def check_chain(w3: Web3, expected: int | None) -> int:
 
 
 def printable(text: object) -> str:
-    """Somebody else's words on one short line that a terminal shows as they are."""
+    """Text from outside on one short line, without what a terminal would act on."""
     words = " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * _LONGEST_LINE]).split())
     return words if len(words) <= _LONGEST_LINE else words[: _LONGEST_LINE - 3] + "..."
 

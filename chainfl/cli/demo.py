@@ -25,7 +25,7 @@ HOME = Path(".chainfl") / "demo"
 @click.option(
     "--rule",
     help="Aggregation rule, such as fedrob:b=1,alpha=0.9.",
-    show_default="softmax; softmax:beta=20 in the selfish story, which also knows varsel",
+    show_default="softmax; softmax:beta=20 in the selfish story, which also takes varsel",
 )
 @click.option(
     "--rounds",
@@ -89,9 +89,7 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
     click.echo(f"took {answer.seconds:.0f} s; {'all verified' if answer.ok else 'NOT everything verified'}")
 
     if home is None:
-        click.echo(
-            "look further: chainfl demo --keep leaves the chain running, with a dashboard, logs and blobs"
-        )
+        click.echo("next: chainfl demo --keep leaves the chain running, with a dashboard, logs and blobs")
         return
     dashboard = answer.metrics["dashboard"]
     if dashboard is not None:
@@ -99,5 +97,5 @@ def _show(answer: Report, earned: dict[str, int], stake: dict[str, int], home: P
         click.echo(
             f"ask the chain yourself: . {home}/guest.env, then chainfl audit verify or chainfl task show"
         )
-    click.echo(f"look further: node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
+    click.echo(f"node logs in {home}/logs, blobs in {home}/store; play it again in memory:")
     click.echo(f"  chainfl simulate --replay {home}/trace.json --participants {home}/participants.json")

@@ -57,7 +57,7 @@ class Question(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_known_keys(cls, value: Any) -> Any:
-        """Refuse keys that nobody reads: they are usually misspelt."""
+        """Refuse unknown keys: they are usually misspelt."""
         if isinstance(value, dict):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             unknown = sorted(set(value) - set(known))

@@ -59,7 +59,7 @@ def node() -> None:
     type=click.Choice(DUTIES),
     default="all",
     show_default=True,
-    help="Play only this role's part; somebody else plays the others for this key, or its silence costs stake.",
+    help="Play this role only; where no other process plays the others for this key, missed deadlines cost stake.",
 )
 @setting_options
 def run(settings: Path | None, role: str, **flags: Any) -> int:

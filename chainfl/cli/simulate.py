@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """How a run is told: for machines or people, and to which tracker."""
+    """Where a run's results go: JSON or text, and to which tracker."""
 
     as_json: bool
     track: str | None
@@ -36,7 +36,7 @@ class _Shown:
 _Tick = Callable[["RoundMetrics"], None]
 _OTHER_ROOT = (
     "not the chain's model: some node had other data, code, threads or another torch than described here, or trained "
-    "with --dp, whose noise nobody can draw again"
+    "with --dp, whose noise cannot be drawn again"
 )
 
 

@@ -59,7 +59,7 @@ class Staker:
         return unbonding(self.connection.w3, self.registry, self.task, self.sender.address)
 
     def now(self) -> int:
-        """The time the next block will have, as far as can be told."""
+        """The time the next block will have, as far as it can be known."""
         from chainfl.chain.rpc import outside
 
         with outside("reading the chain's head"):
@@ -76,7 +76,7 @@ def staker_options(command: F) -> F:
 def open_staker(
     task: str, rpc_url: str, chain_id: int | None, keystore: Path, password_file: Path | None
 ) -> Staker:
-    """Connect, unlock, and find the task's registry; what can be told without a chain is refused before it is asked."""
+    """Connect, unlock, and find the task's registry; what is wrong without asking a chain is refused first."""
     address = parse_address(task)
     check_keystore(keystore)
     connection = connect(rpc_url, chain_id)

@@ -142,7 +142,7 @@ def _show_dry_run(answer: Report) -> None:
     metrics: Any = answer.metrics
     show_terms(metrics["terms"])
     click.echo(
-        "these terms, manifest and first model are frozen with the task; nobody can change them afterwards"
+        "these terms, manifest and first model are frozen with the task; they cannot be changed afterwards"
     )
     click.echo(f"before a first round is drawn {metrics['needed']} accounts must enrol")
     click.echo(

@@ -61,9 +61,7 @@ def parse_list(text: str, where: str, usual: Role = Role.PARTICIPANT) -> list[En
         entries[account] = role
 
     if not entries:
-        raise InputError(
-            f"{where}: the list names nobody; write one account a line, such as: 0x… participant"
-        )
+        raise InputError(f"{where}: the list is empty; write one account a line, such as: 0x… participant")
     if len(entries) > MAX_ACCOUNTS:
         raise InputError(f"{where}: {len(entries)} accounts; a list may have {MAX_ACCOUNTS}")
     return sorted(entries.items())

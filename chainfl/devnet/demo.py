@@ -232,7 +232,7 @@ def _sum_up(
 
     result.accuracy = test_accuracy(task, DirectoryStore(Path(net.home) / "store"))
     on_progress(
-        f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that nobody trained on"
+        f"the model now gets {100 * result.accuracy:.1f}% of 2,000 digits right that were not used in training"
     )
     on_progress("audit: every round redone from the chain and the blobs alone")
     for one in audit(reader, DirectoryStore(Path(net.home) / "store")):

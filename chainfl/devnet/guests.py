@@ -26,7 +26,7 @@ _FUNDS = 100 * ETHER
 def add_guests(
     net: Devnet, count: int, options: Mapping[str, Any], on_progress: OnProgress
 ) -> dict[str, int]:
-    """Start so many guests and enrol them; answers their ids by name. What they have is told to `participants.json`."""
+    """Start so many guests and enrol them; returns their ids by name. Their data is noted in `participants.json`."""
     w3 = open_rpc(net.rpc_url)
     names = _free_names(net, count)
     people = [Person(name, 5 * ETHER) for name in names]

@@ -68,7 +68,8 @@ class Devnet:
 
     def started(self, name: str, pid: int) -> None:
         """Write down what was started before going on, so that `down` finds everything and nothing else."""
-        self.processes[name], self.births[name] = pid, birth_of(pid)
+        self.processes[name] = pid
+        self.births[name] = birth_of(pid)
         self.save()
 
     def runs(self, name: str) -> bool:
@@ -253,7 +254,8 @@ def open_task(
 
     net.factory = deployment.factory
     net.registry = deployment.registry
-    net.task, net.from_block = checksum(created.address), created.block
+    net.task = checksum(created.address)
+    net.from_block = created.block
     net.save()
     on_progress(f"task {created.task_id}: {net.task} ({created.gas:,} gas)")
 

@@ -1,9 +1,9 @@
-"""A task told as it happens: one line per step that matters, from its events alone."""
+"""A task as it happens: one line per step that matters, from its events alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chainfl.audit.narrate import tell
+from chainfl.audit.narrate import describe
 from chainfl.codec.text import short_hex
 from chainfl.protocol import events
 from chainfl.protocol.fold import fold
@@ -107,7 +107,7 @@ class Story:
         if isinstance(event, events.Drawn):
             self._on_progress(f"round {event.round}")
         label = _LABELS.get(type(event))
-        sentence = tell(self.task, event, self.name_of)
+        sentence = describe(self.task, event, self.name_of)
         if label is None or sentence is None:
             return
         is_captured = isinstance(event, events.Drawn) and self.rounds[-1].is_captured
@@ -128,7 +128,8 @@ class Story:
 
     def _tell_quorum(self, what: str = "the wrong model") -> None:
         facts = self.rounds[-1]
-        attested, size = facts.attested[-1], len(facts.committee)
+        attested = facts.attested[-1]
+        size = len(facts.committee)
         missed = "" if 2 * attested > size else ", no quorum"
         self._say("quorum", f"{attested} of {size} attested {what}{missed}")
 

@@ -33,9 +33,11 @@ def _address(array: Any, at: int) -> Any:
 @numba.njit
 def _copy(from_WC: Any, into_WC: Any) -> None:
     """The channels that both have, of the pixels that both have."""
-    width, channels = min(len(from_WC), len(into_WC)), min(from_WC.shape[1], into_WC.shape[1])
+    width = min(len(from_WC), len(into_WC))
+    channels = min(from_WC.shape[1], into_WC.shape[1])
     if from_WC.shape[1] == into_WC.shape[1]:
-        source, target = from_WC.reshape(-1), into_WC.reshape(-1)
+        source = from_WC.reshape(-1)
+        target = into_WC.reshape(-1)
         for k in range(width * channels):
             target[k] = source[k]
         return
@@ -62,7 +64,9 @@ def to_tiles(
     Tile (t, u) of a sample starts at row step*t + first and column step*u + first. `room` holds a sample and its edges.
     """
     samples, height, width, _ = x_BHWC.shape
-    points, columns, channels = len(matrix_RI), room_HWC.shape[1], room_HWC.shape[2]
+    points = len(matrix_RI)
+    columns = room_HWC.shape[1]
+    channels = room_HWC.shape[2]
     down = (len(room_HWC) - 8) // step + 1
     apart = out_RRNC.shape[2] * channels
     matrix = _address(matrix_RI, 0)
@@ -104,7 +108,9 @@ def from_tiles(
 ) -> None:
     """Each tile, `matrix_IR` times its products both ways, where it lies; where tiles overlap, their sum."""
     samples, height, width, _ = out_BHWC.shape
-    points, rows, channels = len(tiles_RRNC), len(matrix_IR), room_HWC.shape[2]
+    points = len(tiles_RRNC)
+    rows = len(matrix_IR)
+    channels = room_HWC.shape[2]
     columns = room_HWC.shape[1]
     down = (len(room_HWC) - rows) // step + 1
     apart = tiles_RRNC.shape[2] * channels
@@ -142,14 +148,13 @@ def multiply(left_SNX: Any, right_SXY: Any, out_SNY: Any) -> None:
     points, rows, depth = left_SNX.shape
     wide = right_SXY.shape[2]
     vectors = 2 if wide % (2 * LANES) == 0 else 1
+
     for s in range(points):
         for y in range(0, wide, vectors * LANES):
             right = _address(right_SXY, s * depth * wide + y)
             for n in range(0, rows - 1, ROWS):
-                left, out = (
-                    _address(left_SNX, (s * rows + n) * depth),
-                    _address(out_SNY, (s * rows + n) * wide + y),
-                )
+                left = _address(left_SNX, (s * rows + n) * depth)
+                out = _address(out_SNY, (s * rows + n) * wide + y)
                 if vectors == 2:
                     multiply_two(left, depth, 1, right, wide, out, wide, depth)
                 else:
@@ -162,16 +167,16 @@ def add_over_rows(left_SNX: Any, right_SNY: Any, count: int, out_SXY: Any) -> No
     points, rows, x_wide = left_SNX.shape
     y_wide = right_SNY.shape[2]
     vectors = 2 if y_wide % (2 * LANES) == 0 else 1
+
     for s in range(points):
         for first in range(0, count, DEPTH):
-            deep, row = min(DEPTH, count - first), s * rows + first
+            deep = min(DEPTH, count - first)
+            row = s * rows + first
             for y in range(0, y_wide, vectors * LANES):
                 right = _address(right_SNY, row * y_wide + y)
                 for x in range(0, x_wide, ROWS):
-                    left, out = (
-                        _address(left_SNX, row * x_wide + x),
-                        _address(out_SXY, (s * x_wide + x) * y_wide + y),
-                    )
+                    left = _address(left_SNX, row * x_wide + x)
+                    out = _address(out_SXY, (s * x_wide + x) * y_wide + y)
                     if vectors == 2:
                         add_two(left, 1, x_wide, right, y_wide, out, y_wide, deep)
                     else:
@@ -191,7 +196,8 @@ def add_product(weight_OI: Any, x_IB: Any, out_OB: Any) -> None:
             wide = 2 * LANES if b + 2 * LANES <= samples else LANES
             x = _address(x_IB, first * samples + b)
             for o in range(0, outputs, ROWS):
-                weight, out = _address(weight_OI, o * inputs + first), _address(out_OB, o * samples + b)
+                weight = _address(weight_OI, o * inputs + first)
+                out = _address(out_OB, o * samples + b)
                 if wide > LANES:
                     add_two(weight, inputs, 1, x, samples, out, samples, deep)
                 else:
@@ -212,7 +218,8 @@ def add_slopes(slopes_BO: Any, weight_OI: Any, out_BI: Any) -> None:
             wide = 2 * LANES if i + 2 * LANES <= inputs else LANES
             weight = _address(weight_OI, first * inputs + i)
             for b in range(0, samples, ROWS):
-                slopes, out = _address(slopes_BO, b * outputs + first), _address(out_BI, b * inputs + i)
+                slopes = _address(slopes_BO, b * outputs + first)
+                out = _address(out_BI, b * inputs + i)
                 if wide > LANES:
                     add_two(slopes, outputs, 1, weight, inputs, out, inputs, deep)
                 else:

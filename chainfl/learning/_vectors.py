@@ -170,7 +170,8 @@ def _product(vectors: int, *, adds: bool) -> Any:
             starts = [build.mul(left_step, _number(row)) for row in range(ROWS)]
 
             def term(k: Any, sums: Sequence[Any]) -> Sequence[Any]:
-                at, deep = build.mul(k, right_step), build.mul(k, left_deep)
+                at = build.mul(k, right_step)
+                deep = build.mul(k, left_deep)
                 taken = [_load(build, right, build.add(at, _number(LANES * v))) for v in range(vectors)]
                 made = []
                 for row, start in enumerate(starts):

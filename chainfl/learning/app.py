@@ -45,7 +45,8 @@ class App:
     """A user's learning, loaded. One model at a time is in its hands: global seeds leave no room for a second."""
 
     def __init__(self, source: Source, module: ModuleType, changes: Mapping[str, Any], seed: int = 0) -> None:
-        self.source, self.seed = source, seed
+        self.source = source
+        self.seed = seed
         self.functions = _functions(source, module)
         # The app's own functions see what the sponsor set, too: `model()` takes no context.
         usual = vars(module).setdefault(_USUAL_CONFIG, getattr(module, "config", None))

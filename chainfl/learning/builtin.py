@@ -72,7 +72,8 @@ def _spec_of_config(manifest: AppManifest) -> LearningSpec:
         )
     values: dict[str, Any] = of_values(manifest.config)
     try:
-        model, dataset = str(values.pop("model")), str(values.pop("dataset"))
+        model = str(values.pop("model"))
+        dataset = str(values.pop("dataset"))
         recipe = Recipe(**values)
     except (KeyError, TypeError) as error:
         raise InputError(f"the manifest's config does not fit the built-in app: {error}") from None

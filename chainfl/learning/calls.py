@@ -1,4 +1,4 @@
-"""Calling a user's code: seeded, with a fixed number of threads, its errors told in one line."""
+"""Calling a user's code: seeded, with a fixed number of threads, its errors in one line."""
 
 import os
 import random
@@ -24,12 +24,12 @@ _GROUPS: Final = (
     (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
-"""Where a container's limit of memory is told, in both versions of control groups."""
+"""Files with a container's limit of memory, in both versions of control groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an app's functions are told beside model and samples.
+    """What an app's functions get beside model and samples.
 
     `seed` has seeded torch, numpy and `random` already; `generator` is a torch.Generator with the same seed, on the
     CPU, as DataLoader takes it. `log` writes a line to the node's log; `config` is the app's own, as the task sets it.

@@ -154,7 +154,8 @@ def _train(app: App, head_D: Flat, job: Job, trial: Trial, train_on: Any) -> Any
     encoded(app, update_D, trial.scale)
 
     text = f"{seconds:.2f} s on {count(job.samples)} samples"
-    part, whole = count(job.samples), count(train_on)
+    part = count(job.samples)
+    whole = count(train_on)
     if part and whole and whole > part:
         text += f", about {seconds * whole / part:.3g} s on all {whole}"
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in app.metrics.items())

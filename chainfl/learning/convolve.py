@@ -88,24 +88,32 @@ class _Convolution(Function):
 
     @staticmethod
     def forward(ctx: Any, x_BCHW: Tensor, weight_OCkk: Tensor, bias_O: Tensor, window: int) -> Tensor:
-        way, (samples, _, height, width) = _way(weight_OCkk), x_BCHW.shape
+        way = _way(weight_OCkk)
+        samples, _, height, width = x_BCHW.shape
         x = way.arranged(x_BCHW)
         form = (samples, height // window, width // window, len(weight_OCkk))
-        out_BHWO, picks_BHWO = np.empty(form, np.float32), np.empty(form, np.uint8)
+        out_BHWO = np.empty(form, np.float32)
+        picks_BHWO = np.empty(form, np.uint8)
         finish = _kernels().rectify if window == 1 else _kernels().pool
         for block in _blocks(samples, way.at_once):
             finish(way.forward(x[block]), bias_O.detach().numpy(), out_BHWO[block], picks_BHWO[block])
         ctx.save_for_backward(x_BCHW, weight_OCkk)
-        ctx.picks, ctx.window = picks_BHWO, window
+        ctx.picks = picks_BHWO
+        ctx.window = window
         return torch.from_numpy(out_BHWO).permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slopes_BOHW: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
         x_BCHW, weight_OCkk = ctx.saved_tensors
-        way, (samples, _, height, width) = _way(weight_OCkk), x_BCHW.shape
-        x, slopes_BHWO = way.arranged(x_BCHW), _channels_last(slopes_BOHW)
-        of_x, of_bias_O = np.empty(x.shape, np.float32), np.zeros(len(weight_OCkk), np.float32)
+        way = _way(weight_OCkk)
+        samples, _, height, width = x_BCHW.shape
+
+        x = way.arranged(x_BCHW)
+        slopes_BHWO = _channels_last(slopes_BOHW)
+
+        of_x = np.empty(x.shape, np.float32)
+        of_bias_O = np.zeros(len(weight_OCkk), np.float32)
         undo = _kernels().unrectify if ctx.window == 1 else _kernels().unpool
         for block in _blocks(samples, way.at_once):
             full_BHWO = _scratch.array("full", (len(x[block]), height, width, len(weight_OCkk)))
@@ -235,7 +243,8 @@ def _blocks(samples: int, at_once: int) -> list[slice]:
 
 def _to_tiles(x_BHWC: Floats, matrix_RI: Floats, first: int, name: str) -> Floats:
     """SxNxC: room for whole vectors of channels and whole groups of tiles, and one row more (`_kernels.multiply`)."""
-    points, channels = len(matrix_RI), _whole(x_BHWC.shape[3], _kernels().LANES)
+    points = len(matrix_RI)
+    channels = _whole(x_BHWC.shape[3], _kernels().LANES)
     down, across = _grid(x_BHWC)
     rows = _whole(_tiles_of(x_BHWC), _kernels().ROWS) + 1
     tiles = _scratch.array(name, (points, points, rows, channels))
@@ -246,7 +255,9 @@ def _to_tiles(x_BHWC: Floats, matrix_RI: Floats, first: int, name: str) -> Float
 
 
 def _from_tiles(tiles_SNC: Floats, matrix_IR: Floats, first: int, out_BHWC: Floats) -> None:
-    points, rows, channels = isqrt(len(tiles_SNC)), len(matrix_IR), tiles_SNC.shape[2]
+    points = isqrt(len(tiles_SNC))
+    rows = len(matrix_IR)
+    channels = tiles_SNC.shape[2]
     down, across = _grid(out_BHWC)
     room = _scratch.array("room", (TILE * (down - 1) + rows, TILE * (across - 1) + rows, channels))
     half = _scratch.array("strip", (points, rows, channels))

@@ -131,8 +131,10 @@ def _load_source(name: str, root: Path | None, *, fresh: bool) -> Dataset:
         return arrays
 
     arrays = cached(name, found.values(), decode, fresh=fresh)
-    groups, test_groups = _owners(arrays, "group_"), _owners(arrays, "test_")
-    train, test = (arrays["x"], arrays["y"]), (arrays["x_test"], arrays["y_test"])
+    groups = _owners(arrays, "group_")
+    test_groups = _owners(arrays, "test_")
+    train = (arrays["x"], arrays["y"])
+    test = (arrays["x_test"], arrays["y_test"])
     return Dataset(name, *train, *test, source.classes, groups, test_groups)
 
 

@@ -23,7 +23,8 @@ SCORED_AT_ONCE: Final = 256
 
 def train(model: nn.Module, samples: Any, ctx: Context) -> dict[str, float]:
     """SGD on cross-entropy; answers the mean loss."""
-    rate, momentum = getattr(ctx.config, "rate", RATE), getattr(ctx.config, "momentum", MOMENTUM)
+    rate = getattr(ctx.config, "rate", RATE)
+    momentum = getattr(ctx.config, "momentum", MOMENTUM)
     trained = [each for each in model.parameters() if each.requires_grad]
     optimiser = torch.optim.SGD(trained, lr=rate, momentum=momentum)
     loader = _loader(samples, getattr(ctx.config, "batch", BATCH), shuffle=True, generator=ctx.generator)

@@ -176,7 +176,8 @@ def _answers(
     prepared: _Prepared,
     pieces: Sequence[_Piece],
 ) -> Iterator[Tensor]:
-    tensors, loaded = floating_tensors(network), -1
+    tensors = floating_tensors(network)
+    loaded = -1
     for piece in pieces:
         if piece.model != loaded:
             load_tensors(tensors, flats_KD[piece.model])

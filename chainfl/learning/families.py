@@ -37,7 +37,9 @@ def _dense_spec(name: str, values: Values) -> ModelSpec:
 
 def _conv_spec(name: str, values: Values) -> ModelSpec:
     """Two 5x5 convolutions with pooling, then a hidden layer: square images of at least 4 x 4 pixels."""
-    side, channels, hidden = values["side"], values["channels"], values["hidden"]
+    side = values["side"]
+    channels = values["channels"]
+    hidden = values["hidden"]
     if side < 4:
         raise InputError(f"model {name!r}: side must be at least 4")
     shape = (side, side) if channels == 1 else (side, side, channels)
@@ -105,7 +107,7 @@ def check_dataset(name: str, dataset: Dataset) -> None:
             spec = check_fits(name, samples)
             highest = int(samples.x.max(initial=0)) if spec.words else -1
             if highest >= spec.words > 0:
-                raise InputError(f"model {name} knows tokens 0…{spec.words - 1}, a sample has {highest}")
+                raise InputError(f"model {name} takes tokens 0…{spec.words - 1}, a sample has {highest}")
     except UnknownNameError:
         raise
     except InputError as error:

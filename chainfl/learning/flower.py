@@ -61,7 +61,9 @@ class _Adapted:
     """Messages to a ClientApp in place of calls of an app's functions."""
 
     def __init__(self, source: Source, project: FlowerProject, client: Any) -> None:
-        self.source, self.project, self.client = source, project, client
+        self.source = source
+        self.project = project
+        self.client = client
         self._first: Any = None
 
     @property

@@ -33,14 +33,16 @@ class ParallelTraining:
         """Train every job from the head and write its update to its row; returns what each reported."""
         if self.learner != learner:
             self.end()
-            self.in_processes, self.learner = _suits_processes(learner, head_D, jobs, round_), learner
+            self.in_processes = _suits_processes(learner, head_D, jobs, round_)
+            self.learner = learner
 
         may_fork = len(jobs) > 1 and cores() > 1 and can_fork() and is_shared(out_KD)
         if self.in_processes and may_fork:
             return self._train_in_processes(head_D, jobs, round_, out_KD)
 
         if isinstance(learner, BuiltIn):
-            spec, threads = learner.spec, 1 if self.in_processes else None
+            spec = learner.spec
+            threads = 1 if self.in_processes else None
             train_many(spec.model, head_D, jobs, spec.recipe, round_=round_, threads=threads, out_KD=out_KD)
             return ()
 

@@ -101,7 +101,7 @@ def check_scores(app: App, scores: tuple[Score, ...], again: Score, rule: Rule) 
         )
     if rule is Rule.SOFTMAX_ACCURACY and not scores[0].samples:
         raise AppError(
-            f"{file}: the task's rule counts correct answers, and score() tells none: return chainfl.Score(loss, "
+            f"{file}: the task's rule counts correct answers, and score() counts none: return chainfl.Score(loss, "
             "correct, samples)"
         )
 

@@ -55,8 +55,10 @@ def check_device(name: str) -> SelfCheck:
     """
     place = pick_device(name)
     data = load()
-    own, held = data.rows(np.arange(TRAINED)), data.rows(np.arange(TRAINED, TRAINED + SCORED))
-    head_D, recipe = initial_flat(MODEL, SEED), Recipe(learning_rate=0.05)
+    own = data.rows(np.arange(TRAINED))
+    held = data.rows(np.arange(TRAINED, TRAINED + SCORED))
+    head_D = initial_flat(MODEL, SEED)
+    recipe = Recipe(learning_rate=0.05)
 
     def update(device: str) -> Flat:
         return train(MODEL, head_D, own, recipe, SEED, device=device)
@@ -64,7 +66,8 @@ def check_device(name: str) -> SelfCheck:
     update_D, train_seconds = _second(lambda: update(place.type))
     (judged,), score_seconds = _second(lambda: score(MODEL, [update_D], held, threads=1, device=place.type))
 
-    found, expected = encode(update_D, SCALE), encode(update("cpu"), SCALE)
+    found = encode(update_D, SCALE)
+    expected = encode(update("cpu"), SCALE)
     apart_D = np.abs(to_signed(found).astype(np.int64) - to_signed(expected))
     own_score = loss_score(judged.loss)
     cpu_score = loss_score(score(MODEL, [update_D], held, threads=1)[0].loss)

@@ -175,7 +175,9 @@ class _Step:
 
     def __init__(self, parameters: list[nn.Parameter], recipe: Recipe, rate: float) -> None:
         self.parameters = parameters
-        self.rate, self.momentum, self.proximal = rate, recipe.momentum, recipe.proximal
+        self.rate = rate
+        self.momentum = recipe.momentum
+        self.proximal = recipe.proximal
         self.head = [parameter.detach().clone() for parameter in self.parameters] if self.proximal else []
         self.speed: list[Tensor] = []
 

@@ -32,10 +32,14 @@ class Trainer:
         device: str = "cpu",
         threads: int | None = None,
     ) -> None:
-        self.learner, self.train_on = learner, train_on
+        self.learner = learner
+        self.train_on = train_on
         self.held_out = first(held_out, score_samples)
-        self.score_samples, self.threads = score_samples, threads
-        self._master_seed, self._id, self._device = master_seed, id_, device
+        self.score_samples = score_samples
+        self.threads = threads
+        self._master_seed = master_seed
+        self._id = id_
+        self._device = device
 
     @classmethod
     def of_rows(
@@ -89,7 +93,7 @@ class Trainer:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """What the app's last training told of itself, such as its loss."""
+        """Metrics of the app's last training, such as its loss."""
         return self.learner.metrics
 
     def initial(self) -> Flat:

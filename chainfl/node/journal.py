@@ -101,7 +101,7 @@ class SqliteJournal:
         return secrets.token_bytes(32)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _all(self, query: str, round_: int) -> list[tuple[Any, ...]]:

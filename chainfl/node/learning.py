@@ -60,11 +60,13 @@ def check_manifest(manifest: AnyManifest, app: App | None = None) -> None:
         VerificationError: says what it asks for; take no part.
     """
     if app is not None:
-        layout, name = app.layout, f"app {app.name!r}"
+        layout = app.layout
+        name = f"app {app.name!r}"
     else:
         try:
             model = spec_of_manifest(manifest).model
-            layout, name = record_layout(model), f"model {model!r}"
+            layout = record_layout(model)
+            name = f"model {model!r}"
         except InputError as error:
             raise VerificationError(f"the task's manifest: {error}: take no part") from None
     if layout != manifest.layout:

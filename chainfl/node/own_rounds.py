@@ -23,7 +23,7 @@ class OwnRound:
 
     `head_score` is the committee's of the head that was trained from, `own_score` the median of what its members
     posted for the own update, `given_score` what the account itself posted for the head. None: there was none.
-    `pay` is in wei. `training` is what the last training told of itself.
+    `pay` is in wei. `training` holds the metrics of the last training.
     """
 
     round: int
@@ -56,7 +56,7 @@ class RoundFollower:
     """Follows a task's events and reports each round once, as soon as it is settled."""
 
     def __init__(self, reader: TaskReader) -> None:
-        """Rounds that were settled before are not told."""
+        """Rounds that were settled before are left out."""
         self._reader = reader
         self._reported = 0
         self._begin()

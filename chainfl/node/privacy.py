@@ -106,7 +106,7 @@ class PrivateTrainer(WrappedTrainer):
         """The scores of the inner trainer: no noise is added to them."""
         return self.inner.score(models_KD)
 
-    def tell(self) -> None:
+    def show_spent(self) -> None:
         """Show what has been spent before this process started."""
         self.on_spent(read_spent(self.journal.noted(NOTE)).epsilon)
 
@@ -151,5 +151,5 @@ def private(
         journal,
         on_spent,
     )
-    made.tell()
+    made.show_spent()
     return made

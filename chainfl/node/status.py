@@ -48,7 +48,7 @@ class Status:
         )
         self._training = Gauge(
             "chainfl_training",
-            "What the last training told, such as its loss",
+            "Metrics of the last training, such as its loss",
             ["what"],
             registry=self.registry,
         )

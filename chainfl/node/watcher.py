@@ -36,7 +36,8 @@ class _Case:
         if why is not None and str(why) != self._said:
             self._said = str(why)
             _log.warning("round %d.%d: cannot be redone yet: %s", *self.proposal[:2], why)
-        self.look_at, self.pause = time.monotonic() + self.pause, min(2 * self.pause, _LONGEST_PAUSE)
+        self.look_at = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, _LONGEST_PAUSE)
 
 
 class Watcher:

@@ -3,7 +3,7 @@
 Events reach us through an endpoint that may lie. An event is believed only if the rules, given the task as it stands,
 could have told it: its action is done again on a copy, and whatever the rules decide by themselves (roles, shares,
 phases and deadlines, outcomes, sums paid) must be what the event says. What nobody can redo from events alone, stakes
-and the random seed, is taken as told.
+and the random seed, is taken as given.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ Ending = events.PhaseEntered | events.TrainExtended | events.RoundEnded
 
 @dataclass(frozen=True, slots=True)
 class _Stakes:
-    """A registry that says what makes the rules come to the weight that was told; slashes take what they take."""
+    """A registry whose stakes make the rules come to the event's weight; slashes take what the event says."""
 
     amount: int = 0
 
@@ -89,7 +89,7 @@ def impossible(task: Task, event: events.Event, error: Exception) -> LedgerLieEr
 
 
 def note(task: Task, event: events.Event) -> None:
-    """Remember what was told since the phase began, until the event that ends it says what there should have been."""
+    """Keep the events since the phase began, until the event that ends it shows what there should have been."""
     if isinstance(event, Listed):
         task.round.announced = (*task.round.announced, event)
     elif isinstance(event, Ending):
@@ -134,7 +134,7 @@ def _in_time(task: Task, sender: Address) -> Call:
 
 @_redoes(events.Admitted)
 def _admitted(task: Task, event: events.Admitted) -> None:
-    # Nobody can redo the proof from events: that the list names the account is taken as told.
+    # Nobody can redo the proof from events: that the list names the account is taken as given.
     is_new = event.account not in task.accounts and event.account not in task.roles
     has_list = task.config.admission_root != NO_LIST and event.role is not Role.NONE
     _expect(task, event, is_new and has_list, "one who is new, in a task that has a list of who may join")

@@ -100,13 +100,16 @@ def _election_dropped(task: Task, _event: events.ElectionDropped, _: int) -> Non
 def _drawn(task: Task, event: events.Drawn, _: int) -> None:
     workers = event.workers if event.limited else None
     task.round.drawn = drawing.Drawn(event.committee, event.proposers, workers)
-    task.round.expected, task.round.seed, task.elected = event.expected, event.seed, None
+    task.round.expected = event.expected
+    task.round.seed = event.seed
+    task.elected = None
 
 
 @_takes(events.PhaseEntered)
 def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
     round_ = task.round
-    round_.phase, round_.deadline = event.phase, event.deadline
+    round_.phase = event.phase
+    round_.deadline = event.deadline
     if event.phase is Phase.SCORE:
         set_order(task)
     if event.phase is Phase.PROPOSE:
@@ -117,7 +120,8 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
 
 @_takes(events.TrainExtended)
 def _train_extended(task: Task, event: events.TrainExtended, _: int) -> None:
-    task.round.extended, task.round.deadline = True, event.deadline
+    task.round.extended = True
+    task.round.deadline = event.deadline
 
 
 @_takes(events.UpdateCommitted)
@@ -202,7 +206,8 @@ def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
     if loses_head(task):
         drop_head(task)
     remember(task, event.outcome)
-    task.head_root, task.head_block = event.head_root, event.head_block
+    task.head_root = event.head_root
+    task.head_block = event.head_block
     begin_next(task)
 
 
@@ -223,7 +228,8 @@ def _abandoned(task: Task, _event: events.Abandoned, _: int) -> None:
 
 @_takes(events.TaskEnded)
 def _ended(task: Task, _event: events.TaskEnded, _: int) -> None:
-    task.round.phase, task.elected = Phase.ENDED, None
+    task.round.phase = Phase.ENDED
+    task.elected = None
 
 
 @_takes(events.Refunded)

@@ -27,7 +27,9 @@ def hand_over(round_: Round) -> None:
     """The next attempt: the first in line proposes, and nothing stands yet."""
     line = _line(round_)
     round_.attempt += 1
-    round_.proposer, round_.proposal, round_.turns = line[0], None, (*round_.turns, line[0])
+    round_.proposer = line[0]
+    round_.proposal = None
+    round_.turns = (*round_.turns, line[0])
     round_.votes.clear()
 
 
@@ -84,7 +86,9 @@ def drop_head(task: Task) -> None:
     """Go back to the head before this one; the round that left it counts as void from now on."""
     older = task.older_head
     assert older is not None
-    task.head_root, task.head_block, task.head_votes = older.root, older.block, older.votes
+    task.head_root = older.root
+    task.head_block = older.block
+    task.head_votes = older.votes
     task.voids = (*older.voids, *task.voids)
     task.older_head = None
 
@@ -116,5 +120,6 @@ def abandon(task: Task, call: Call) -> None:
 
 def end_task(task: Task) -> None:
     """No round follows: locks fall, what is left can be claimed and refunded."""
-    task.round.phase, task.elected = Phase.ENDED, None
+    task.round.phase = Phase.ENDED
+    task.elected = None
     task.events.append(events.TaskEnded(task.round.number))

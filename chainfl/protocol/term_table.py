@@ -358,7 +358,7 @@ TERMS: Final[tuple[Term, ...]] = (
     ),
     _fraction(
         "finder_part",
-        "Fraction of a lie's slash for whoever proves it",
+        "Fraction of a proven lie's slash that the finder gets",
         WAD // 5,
         MAX_FINDER_PART,
         f"at most {_decimal(MAX_FINDER_PART)}",

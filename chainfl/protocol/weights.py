@@ -14,7 +14,7 @@ class Weights:
     __slots__ = ("_blocks", "_sums", "staked")
 
     def __init__(self) -> None:
-        """Nobody has any."""
+        """No weights."""
         self._blocks: dict[int, tuple[int, ...]] = {}
         self._sums: dict[int, int] = {}
         self.staked = 0

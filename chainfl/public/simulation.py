@@ -118,7 +118,7 @@ class SimulationResult:
         return self._run.folder
 
     def summary(self) -> dict[str, object]:
-        """What the whole run showed, as `chainfl simulate --json` tells it."""
+        """What the whole run showed, as `chainfl simulate --json` prints it."""
         return summary(self.rounds)
 
     def parameters(self) -> NDArray[np.float32]:

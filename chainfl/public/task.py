@@ -28,7 +28,7 @@ from chainfl.workflows.model import ExportedModel, export_model, write_export
 
 @dataclass(frozen=True, slots=True)
 class TaskRound:
-    """A round as the chain tells it. Accounts are addresses as text; a share is the part of the new model.
+    """A round as the chain has it. Accounts are addresses as text; a share is the part of the new model.
 
     `head_loss` is the committee's loss of the head that the round began with; None where no majority gave one.
     """
@@ -61,7 +61,9 @@ class Task:
 
     def __init__(self, reader: TaskReader, store: BlobStore | None, limits: Limits) -> None:
         """Use `Task.open`."""
-        self._reader, self._store, self._limits = reader, store, limits
+        self._reader = reader
+        self._store = store
+        self._limits = limits
         self.refresh()
 
     @classmethod

@@ -16,7 +16,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Participant:
-    """Whoever takes part: what it needs from outside, and what it has seen of its own speed."""
+    """A participant: what it needs from outside, and its own measured speed."""
 
     ledger: Ledger
     store: BlobStore

@@ -35,7 +35,7 @@ class Step:
 
 
 def next_step(me: Participant, task: Task, now: int, duty: Duty, alter: Alter | None = None) -> Step | None:
-    """The step to take now; None when it is somebody else's turn."""
+    """The step to take now; None while others act."""
     # An operator that was named or dismissed in mid-round acts from, or until, the next draw.
     is_acting = acts_for(task, me.ledger.key) == me.ledger.me
     account = task.accounts.get(me.ledger.me) if is_acting else None

@@ -77,7 +77,7 @@ class FaithfulNetwork(Network):
         Network.commit_scores(self, [id_ for id_ in ids if id_ not in silent])
 
     def check(self, played: PlayedRound) -> None:
-        """Redo the round. A hostile validator's distances are told by the audit; all else must hold."""
+        """Redo the round. A hostile validator's distances are found by the audit; all else must hold."""
         attack = self.population.adversary.validator
         lies = attack is not None and (attack.forges or attack.copies or attack.bends is not None)
         for finding in check_round(played, self.store, self.chain.mix_hash):

@@ -156,7 +156,7 @@ class QuickNetwork(Network):
             self._ledger(id_).propose(task.round.number, task.round.attempt, root, block, posted)
 
     def prove_lie(self) -> bool:
-        """Nobody lies here: the model was combined in this very process."""
+        """The model was combined in this very process, so nothing is compared."""
         return False
 
     def vote(self, ids: Sequence[Id]) -> None:

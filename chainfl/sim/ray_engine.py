@@ -173,7 +173,7 @@ class RayEngine:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """What Ray says of a cluster that is gone becomes one line; errors of our own code pass as they are."""
+        """Ray's error about a lost cluster becomes one line; errors of our own code pass as they are."""
         errors = self.ray.exceptions
         try:
             yield

@@ -13,7 +13,7 @@ BLOBS: Final = "blobs"
 
 
 def read_json(path: Path, missing: str) -> Any:
-    """What a JSON file holds; `missing` is said where there is none."""
+    """What a JSON file holds; `missing` is the error where there is none."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

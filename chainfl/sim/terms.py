@@ -22,7 +22,7 @@ def terms_of(experiment: Experiment, dimension: int, root: Digest, model: Digest
 
     if config.rule is Rule.VARSEL:
         raise InputError(
-            "--rule varsel: nobody is internal in this population: play it with --preset selfish-small, or create a "
+            "--rule varsel: this population has no internals: play it with --preset selfish-small, or create a "
             "task with --internals"
         )
     if config.rule.is_attested:

@@ -200,7 +200,7 @@ def _links(data: bytes, cid: Cid) -> Iterable[Cid]:
 
 
 def _named(paths: Iterable[Path]) -> Iterator[Cid]:
-    """The names among these files; what somebody else left there is none of ours."""
+    """The names among these files; other files there are left alone."""
     for path in paths:
         with suppress(CidError):
             yield Cid.parse(path.name)

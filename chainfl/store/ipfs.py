@@ -118,7 +118,7 @@ class IpfsStore:
         self._connections.clear()
 
     def within(self, until: float) -> "IpfsStore":
-        """The same store, for a caller whose time ends then: the daemon is told, and no call outlasts it."""
+        """The same store, for a caller whose time ends then: the daemon gets the limit too, and no call outlasts it."""
         view = copy.copy(self)
         view._until = min(self._until, until)
         view._whole = self  # whose connections both use: they are closed when nobody holds it any more
@@ -341,7 +341,7 @@ class _TooLongError(Exception):
 
 
 class _RefusedError(StoreError):
-    """The daemon understood and said no."""
+    """The daemon refused the request."""
 
 
 class _UnreachableError(Exception):

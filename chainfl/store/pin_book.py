@@ -82,7 +82,7 @@ class SqlitePinBook:
             self._run("update pin set is_ours = 1 where cid = ?", (name,))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _run(self, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:

@@ -190,7 +190,7 @@ def check_blobs(bundle: Bundle, proven: ProvenTask) -> None:
     """Every blob that the rounds need is in the bundle or listed as missing, and no other is.
 
     Raises:
-        BundleError: names a blob that is not needed or not told of.
+        BundleError: names a blob that is not needed or not listed.
     """
     needed = _Needed(bundle.store())
     try:

@@ -1,4 +1,4 @@
-"""Measuring on a machine that others use: disturbed turns are thrown away and counted, what cannot be told is said."""
+"""Measuring on a machine that others use: disturbed turns are counted and left out, and open verdicts are named."""
 
 import os
 import time

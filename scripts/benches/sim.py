@@ -190,7 +190,7 @@ def our_command(data: Path, model: str, people: int, drawn: int, rule: str = "so
 
 
 def _to_pfl(data: Path, model: str, drawn: int) -> list[str]:
-    """What pfl is told: a tenth of each client's samples is not trained on, as it is held out with us."""
+    """What pfl gets: a tenth of each client's samples is not trained on, as it is held out with us."""
     return [str(data), model, *(str(value) for value in (drawn, EACH, EACH * 9 // 10, BATCH, RATE))]
 
 

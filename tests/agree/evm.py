@@ -127,7 +127,7 @@ class Chain:
 
 
 def text(address: bytes) -> str:
-    """An address as the EVM's binding wants it."""
+    """An address as the EVM's binding takes it."""
     return "0x" + address.hex()
 
 

@@ -6,7 +6,7 @@ from chainfl.api.narrate import steps_of
 from chainfl.api.rounds import placed
 from chainfl.api.source import PlacedEvent
 from chainfl.audit.history import PlayedRound, rounds
-from chainfl.audit.narrate import tell
+from chainfl.audit.narrate import describe
 from chainfl.codec.text import short_hex
 from chainfl.devnet.story import Story
 from chainfl.protocol import events
@@ -163,7 +163,7 @@ def test_a_rule_without_losses_tells_of_none() -> None:
     tallied = next(e for e in one.events if isinstance(e.event, events.Tallied))
     assert isinstance(tallied, PlacedEvent)
 
-    sentence = tell(one.standing(), tallied.event, lambda account: account.hex())
+    sentence = describe(one.standing(), tallied.event, lambda account: account.hex())
 
     assert sentence is not None
     assert (

@@ -29,8 +29,8 @@ def test_a_list_is_read_line_by_line_whatever_its_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "names nobody"),
-        ("# nobody\n", "names nobody"),
+        ("", "the list is empty"),
+        ("# nobody\n", "the list is empty"),
         (f"{ADA} boss", "line 1: 'boss' is no role"),
         (f"{ADA} internal now", "line 1: 'internal now' is no role"),
         ("0x12", "line 1: '0x12' is no account"),

@@ -108,7 +108,7 @@ def fuzz(
     runs: int,
     seed: int = 0,
     seconds: float | None = None,
-    tell: Callable[[Outcome], None] = lambda _: None,
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
     """Run a target on its corpus, then on changed inputs: at most so many, for so long, up to the first ten defects."""
     corpus = list(target.corpus().values())
@@ -140,7 +140,7 @@ def fuzz(
                 if now - told > PROGRESS_SECONDS:
                     told = now
                     outcome.places, outcome.seconds = len(seen), now - started
-                    tell(outcome)
+                    on_outcome(outcome)
     outcome.places, outcome.seconds = len(seen), time.perf_counter() - started
     return outcome
 

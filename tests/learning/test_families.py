@@ -109,7 +109,7 @@ def test_tokens_that_a_model_does_not_know_are_refused(tmp_path: Path) -> None:
     tokens = np.arange(800).reshape(40, 20) % 50
     np.savez(tmp_path / "own.npz", x=tokens, y=np.arange(40) % 2)
 
-    with pytest.raises(InputError, match=r"knows tokens 0…48, a sample has 49; lstm:length=20,words=50,"):
+    with pytest.raises(InputError, match=r"takes tokens 0…48, a sample has 49; lstm:length=20,words=50,"):
         check_dataset("lstm:length=20,words=49", load(f"npz:{tmp_path / 'own.npz'}"))
 
 

@@ -200,7 +200,7 @@ def test_a_damaged_run_folder_is_refused_by_name(
 
 
 def test_varsel_is_refused_where_nobody_is_internal() -> None:
-    with pytest.raises(InputError, match="--rule varsel: nobody is internal in this population"):
+    with pytest.raises(InputError, match="--rule varsel: this population has no internals"):
         set_up(replace(SMALL, rule="varsel:budget=2"))
 
 

@@ -251,7 +251,7 @@ def test_other_data_gives_another_model_and_the_replay_says_so(
     assert run(["simulate", "--replay", str(trace), "--participants", str(participants)]) == 1
     said = capsys.readouterr().err
     assert said.count("not the chain's model") == 1
-    assert "trained with --dp, whose noise nobody can draw again" in said
+    assert "trained with --dp, whose noise cannot be drawn again" in said
 
 
 def changed(trace: Path, change: Mapping[str, object]) -> None:

@@ -91,16 +91,16 @@ class _Stream(StreamingResponse):
     """A stream that has its place before its first byte is sent: a refusal is an answer of its own."""
 
     def __init__(
-        self, hub: Hub, client: str, tell: Callable[["asyncio.Queue[Change | None]"], AsyncIterator[str]]
+        self, hub: Hub, client: str, events: Callable[["asyncio.Queue[Change | None]"], AsyncIterator[str]]
     ) -> None:
         super().__init__((), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         self._hub = hub
         self._client = client
-        self._tell = tell
+        self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._hub.listen(self._client) as queue:
-            self.body_iterator = self._tell(queue)
+            self.body_iterator = self._events(queue)
             await super().__call__(scope, receive, send)
 
 

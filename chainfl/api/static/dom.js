@@ -101,9 +101,9 @@ export function table(caption, columns, rows) {
 export function scrolling(label, content) {
   const box = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
   const hint = el("p", { class: "swipe", "aria-hidden": "true" }, "More to the right: scroll sideways →");
-  const tell = () => hint.classList.toggle("on", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
-  box.addEventListener("scroll", tell, { passive: true });
-  new ResizeObserver(tell).observe(box);
+  const update = () => hint.classList.toggle("on", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
+  box.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(box);
   return [hint, box];
 }
 

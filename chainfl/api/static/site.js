@@ -26,7 +26,7 @@ function manifestOf(task) {
   return answer;
 }
 
-// Puts into the node what the manifest says, now or when it has come; what cannot be read is told by `failed`.
+// Puts into the node what the manifest says, now or when it has come; `failed` shows what cannot be read.
 export function fromManifest(task, node, show, failed = () => []) {
   const put = (content) => { node.replaceChildren(...[content].flat(Infinity).filter(Boolean)); return node; };
   const manifest = known.get(task.terms.manifest);

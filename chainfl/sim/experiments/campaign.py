@@ -280,7 +280,7 @@ def named_groups(said: Settings) -> list[str]:
 
 
 def _check_labels(where: str, campaign: Campaign, claim: Settings) -> None:
-    """A misspelt label would be a cell that nobody ever runs."""
+    """A misspelt label would name a cell that never runs."""
     if claim.get("shape", "falls") not in SHAPES:
         raise InputError(f"{where}: {unknown('shape', str(claim['shape']), SHAPES)}")
 

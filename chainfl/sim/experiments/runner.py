@@ -6,7 +6,7 @@ A cell's file appears whole or not at all, under a name that says what was run: 
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from chainfl.sim.experiments.cells import Cell, expand
 from chainfl.sim.experiments.check import impossible_cells
 from chainfl.sim.experiments.workers import Outcome, attempt, on_ray, side_by_side
 from chainfl.sim.runfiles import write_whole
+from chainfl.types import OnProgress
 
 CAMPAIGN: Final = "campaign.toml"
 RUN: Final = "run.json"
@@ -28,8 +29,6 @@ FAILED: Final = "failed"
 PACKED: Final = "cells.jsonl"
 REQUIRED: Final = frozenset({"key", "measures", "series", "outside_bounds", "seconds"})
 """What a finished cell's file holds at least."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Ran:
     seconds: float
 
 
-def run_campaign(plan: Plan, tell: Tell) -> Ran:
+def run_campaign(plan: Plan, on_progress: OnProgress) -> Ran:
     """Run every cell that is not finished yet.
 
     Raises:
@@ -73,20 +72,22 @@ def run_campaign(plan: Plan, tell: Tell) -> Ran:
 
     open_run(plan)
     for path in damaged_cells(plan.folder):
-        tell(f"{path} is damaged: its cell is run again")
+        on_progress(f"{path} is damaged: its cell is run again")
     done = finished_keys(plan.folder)
     possible = [cell for cell in cells if cell.key() not in complaints]
     waiting = list({cell.key(): cell for cell in possible if cell.key() not in done}.values())
     waiting.sort(key=lambda cell: cell.seed)  # so that a run that is stopped early has whole seeds
     found = len({cell.key() for cell in possible} & done)
-    tell(f"{len(cells)} cells, {found} finished before, {len(waiting)} to run (equal ones are run once)")
+    on_progress(
+        f"{len(cells)} cells, {found} finished before, {len(waiting)} to run (equal ones are run once)"
+    )
 
     failed = {}
     for number, outcome in enumerate(_outcomes(plan, waiting), 1):
         if outcome.result is None:
             failed[outcome.cell.name] = outcome.error
         keep(plan.folder, outcome)
-        tell(_line(number, len(waiting), outcome, time.perf_counter() - started))
+        on_progress(_line(number, len(waiting), outcome, time.perf_counter() - started))
     return Ran(
         cells=len(cells),
         found=found,
