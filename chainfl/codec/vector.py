@@ -38,6 +38,7 @@ def encode(x: ArrayLike, s: int, *, out: Vector | None = None, threads: int | No
     in_parallel(
         lambda a, b: fit.append(kernels.fits(x_D, scale, float(BIAS), a, b)), x_D.size, _GRAIN, threads
     )
+    # The fit is checked before anything is written: `out` may be the model in use.
     if not all(fit):
         raise _first_misfit(x_D, s)
 
@@ -78,6 +79,7 @@ def read_steps(x: Floats, s: int, out: Vector) -> bool:
         x_D.size,
         _GRAIN,
     )
+
     return all(found)
 
 
@@ -112,6 +114,7 @@ def view_bytes(data: Buffer, d: int) -> NDArray[np.uint32]:
 
 def to_signed(u: Vector) -> NDArray[np.int32]:
     """w = u - 2^31."""
+    # The top bit is the sign's bias: flipping it is the subtraction of 2^31, without a wider type.
     return (as_vector(u) ^ np.uint32(BIAS)).view(np.int32)
 
 
@@ -174,6 +177,7 @@ def _output(out: NDArray[Any] | None, d: int, kind: np.dtype[Any]) -> NDArray[An
 
 
 def _first_misfit(x_D: Floats, s: int) -> ParameterRangeError:
+    # Only for the message: the kernels say whether all fit, not which one does not.
     with np.errstate(over="ignore", invalid="ignore"):
         rounded = np.rint(x_D * x_D.dtype.type(2.0**s))
         at = int(np.flatnonzero(~((rounded >= -BIAS) & (rounded < BIAS)))[0])

@@ -95,6 +95,7 @@ class _Convolution(Function):
         out_BHWO = np.empty(form, np.float32)
         picks_BHWO = np.empty(form, np.uint8)
         finish = _kernels().rectify if window == 1 else _kernels().pool
+
         for block in _blocks(samples, way.at_once):
             finish(way.forward(x[block]), bias_O.detach().numpy(), out_BHWO[block], picks_BHWO[block])
         ctx.save_for_backward(x_BCHW, weight_OCkk)
@@ -117,6 +118,7 @@ class _Convolution(Function):
         undo = _kernels().unrectify if ctx.window == 1 else _kernels().unpool
         for block in _blocks(samples, way.at_once):
             full_BHWO = _scratch.array("full", (len(x[block]), height, width, len(weight_OCkk)))
+            # Pixels at the edge that no window covers have no slope, and `undo` does not write them.
             if height % ctx.window or width % ctx.window:
                 full_BHWO[:] = 0
             undo(slopes_BHWO[block], ctx.picks[block], full_BHWO, of_bias_O)
@@ -164,6 +166,7 @@ class _Patches:
 
     def _over_one_channel(self, x_BCHW: Floats) -> Floats:
         side = self.form[2]
+        # Strides of a channels-last tensor over the same numbers: oneDNN chooses its kernel by them.
         weight = self.weight_OP.as_strided(self.form, (side * side, 1, side, 1))
         return _channels_last(torch.conv2d(torch.from_numpy(x_BCHW), weight, padding=side // 2))
 
@@ -223,6 +226,7 @@ class _Tiles:
 
     def of_weight(self) -> Tensor:
         """The weight's slopes."""
+
         assert self.of_weight_SOC is not None
         of_weight_KX = self.use.kernel.t() @ self.of_weight_SOC.flatten(1)
         return of_weight_KX.t().reshape(self.form)
@@ -248,6 +252,8 @@ def _to_tiles(x_BHWC: Floats, matrix_RI: Floats, first: int, name: str) -> Float
     down, across = _grid(x_BHWC)
     rows = _whole(_tiles_of(x_BHWC), _kernels().ROWS) + 1
     tiles = _scratch.array(name, (points, points, rows, channels))
+
+    # `room` is the sample with its border of zeros, `strip` its tiles transformed along one axis.
     room = _scratch.array("room", (TILE * (down - 1) + TERMS, TILE * (across - 1) + TERMS, channels))
     strip = _scratch.array("strip", (points, *room.shape[1:]))
     _kernels().to_tiles(x_BHWC, matrix_RI, TILE, first, room, strip, tiles, across)
@@ -269,6 +275,7 @@ def _multiply(tiles_SNX: Floats, weight_SXY: Tensor, count: int, name: str) -> F
     """The products of so many tiles with a weight that is ready."""
     depth, wide = weight_SXY.shape[1:]
     found = _scratch.array(name, (*tiles_SNX.shape[:2], _whole(wide, _kernels().LANES)))
+
     if _is_whole(weight_SXY):
         _kernels().multiply(tiles_SNX, weight_SXY.numpy(), found)
     else:
@@ -308,6 +315,7 @@ class _Scratch(threading.local):
 
     def array(self, name: str, form: tuple[int, ...]) -> Floats:
         """Room of this form; what was there under this name is overwritten."""
+        # Rooms only grow: the last block of a batch is smaller, the next one is not.
         size = prod(form)
         if name not in self.rooms or self.rooms[name].size < size:
             self.rooms[name] = np.empty(size, np.float32)

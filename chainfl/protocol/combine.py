@@ -61,6 +61,7 @@ def combine(
         LengthError: inputs differ in length.
     """
     shares = check_shares(shares, len(updates))
+    # What has no share is left out, so that its bytes need not be fetched.
     parts = [(each, share) for each, share in zip((head, *updates), shares, strict=True) if share]
     inputs = _present([each for each, _ in parts])
     shares_K = np.array([share for _, share in parts], np.uint32)
@@ -90,9 +91,11 @@ def combine_ranks(
         LengthError: inputs differ in length.
     """
     shares = check_shares(shares, len(updates))
+    # The head takes no part in the ranking: it is a row of its own in front, where it has a share.
     heads = 1 if shares[0] else 0
     inputs = _present([*([head] * heads), *updates])
     shares_K = np.array(shares[1 - heads :], np.uint32)
+    # Only ranks with a share are sorted into place; the network leaves the others as they fall.
     network = selection_network(len(updates), frozenset(k for k, share in enumerate(shares[1:]) if share))
     u_D = _output(out, _common_length(inputs))
     kernels = _kernels()
@@ -158,6 +161,7 @@ def _pair_distances(
         return partial(kernels.squared_distances, kernels.table(rows), pairs_P2, found)
 
     _each_chunk(_present(inputs), work, threads, chunk)
+    # Chunks give partial sums as Python integers: a sum over all parameters can pass 64 bits.
     return [sum(parts) for parts in zip(*found, strict=True)] if found else [0] * len(pairs)
 
 
@@ -188,6 +192,7 @@ def _row(part: NDArray[np.uint32], where: slice) -> NDArray[np.uint32]:
 
 
 def _is_in_place(each: Input) -> bool:
+    # Big-endian counts too: kernels swap as they read.
     return isinstance(each, np.ndarray) and each.flags.c_contiguous and each.flags.aligned
 
 

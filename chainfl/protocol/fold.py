@@ -69,6 +69,7 @@ def _left(task: Task, event: events.Left, _: int) -> None:
 @_takes(events.Absent)
 def _absent(task: Task, event: events.Absent, _: int) -> None:
     account = task.by_id(event.id)
+    # Who is put out of the draw starts again from nothing when it enrols anew.
     missed = 0 if event.times == MOST_MISSED else event.times
     task.accounts[account.address] = replace(account, missed=missed, absent_in=event.round)
 
@@ -110,10 +111,13 @@ def _phase_entered(task: Task, event: events.PhaseEntered, _: int) -> None:
     round_ = task.round
     round_.phase = event.phase
     round_.deadline = event.deadline
+
+    # The order of the revealed updates is fixed when Reveal is over: entries of scores refer to it.
     if event.phase is Phase.SCORE:
         set_order(task)
     if event.phase is Phase.PROPOSE:
         hand_over(round_)
+        # The time of the election is that of the first attempt: an election that waits too long is dropped.
         if task.elected is not None and event.attempt == 1:
             task.elected_at = event.deadline - task.config.propose_seconds
 
@@ -151,11 +155,14 @@ def _scores_revealed(task: Task, event: events.ScoresRevealed, _: int) -> None:
 def _tallied(task: Task, event: events.Tallied, _: int) -> None:
     elected = event.elected or None
     tally = tally_of(task)
+
+    # Without a quorum the event's fields are empty, and the tally of the rules holds.
     if has_quorum(task):
         included = as_flags(event.included, len(task.round.order))
         tally = replace(
             tally, included=included, shares=event.shares, head_score=event.head_score, elected=elected
         )
+
     task.round.tally = tally
     task.elected = elected
     task.ending = task.ending or is_target_reached(task.config, event.head_score)
@@ -184,6 +191,7 @@ def _convicted(task: Task, event: events.Convicted, _: int) -> None:
 
 @_takes(events.Silent)
 def _silent(task: Task, event: events.Silent, _: int) -> None:
+    # Silence in other phases costs stake, which the registry keeps; here it also costs the member's pay.
     if event.phase is Phase.CHALLENGE:
         task.round.absent |= {event.id}
 
@@ -199,10 +207,14 @@ def _credited(task: Task, event: events.Credited, _: int) -> None:
 def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
     task.escrow -= event.workers_paid
     task.owed += event.workers_paid
+
+    # Pay is computed once here and claimed later: the tally of a past round is not kept.
     if task.round.tally is not None:
         task.pays[event.round] = worker_pay(task, task.round.tally, event.outcome)
     if event.outcome is Outcome.VOID:
         task.elected = None
+
+    # A head that a majority could not read is dropped before the new one is set.
     if loses_head(task):
         drop_head(task)
     remember(task, event.outcome)
@@ -215,6 +227,8 @@ def _round_ended(task: Task, event: events.RoundEnded, _: int) -> None:
 def _claimed(task: Task, event: events.Claimed, _: int) -> None:
     task.owed -= event.amount
     task.credits.pop(event.account, None)
+
+    # What a finder or a caller earned is a credit of the address; rounds' pay belongs to those who enrolled.
     account = task.accounts.get(event.account)
     if account is not None:
         paid = (n for n in event.rounds if account.id in task.pays.get(n, Pay({}, 1)).workers)

@@ -68,6 +68,7 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
     Raises:
         BadConfigError: names the first field that is out of bounds.
     """
+    # The escrow is spread over the rounds: bounds on money are bounds on one round's part of it.
     c = config
     amount = TOTAL - head_share(min(c.alpha, WAD))
     budget = escrow // c.rounds if c.rounds else 0
@@ -82,25 +83,32 @@ def check_config(config: TaskConfig, escrow: int, floors: Floors) -> None:
         ("depth", c.dimension >= 1 and c.depth == depth(c.dimension)),
         ("scale", fits("scale")),
         ("committeeSize", _is_committee(c)),
+        # One `tally` reads every entry of every seat.
         ("maxUpdates", fits("max_updates") and c.max_updates * c.committee_size <= MAX_SCORES),
+        # The longest proof of one parameter has to fit a transaction, or a lie could not be shown.
         ("proofBytes", (c.max_updates + 2) * (256 + 32 * c.depth) < MAX_PROOF_BYTES),
+        # With fewer updates than the rule needs, a tally would have nothing to decide by.
         ("minUpdates", max(1, rule_minimum(c)) <= c.min_updates <= c.max_updates),
         ("selected", c.rule is not Rule.MULTI_KRUM or 1 <= c.selected <= c.min_updates),
         ("maxSamples", fits("max_samples")),
         ("alpha", fits("alpha") and amount >= c.max_updates and (not needs_internals or c.alpha == WAD)),
         ("beta", fits("beta")),
         ("keep", not c.rule.is_elected or (c.keep > 0 and fits("keep"))),
+        # Who appoints a committee names it in a list; who has no list draws or elects.
         ("minInternals", not (c.is_appointed or needs_internals) or _may_appoint(c)),
         ("internalsTrain", _may_train(c) if c.internals_train else not needs_internals),
         ("redrawEvery", fits("redraw_every")),
         ("rounds", fits("rounds")),
         ("target", fits("target")),
         ("minStake", fits("min_stake")),
+        # Too short and honest nodes miss deadlines; too long and stake is locked for nothing.
         ("phaseSeconds", max(1, floors.phase_seconds) <= min(phases) and max(phases) <= MAX_PHASE_SECONDS),
         ("parts", c.workers_part + c.committee_part <= WAD),
+        # The calls of one round may not cost more than what there is for it.
         ("callerFee", PAID_CALLS * c.caller_fee <= budget),
         ("livenessSlash", fits("liveness_slash")),
         ("noRevealSlash", fits("no_reveal_slash")),
+        # A proposer that is slashed loses at least twice what the round could have paid.
         ("lieSlash", fits("lie_slash") and c.min_stake * c.lie_slash // WAD >= 2 * budget),
         ("finderPart", fits("finder_part")),
         ("burnPart", fits("burn_part") and c.burn_part <= WAD - c.finder_part),
