@@ -159,10 +159,14 @@ def _addresses(name: str, port: int) -> list[str]:
 
 
 class _PlainPool(urllib3.HTTPConnectionPool):
+    """Connections over HTTP."""
+
     ConnectionCls = _Plain
 
 
 class _SecurePool(urllib3.HTTPSConnectionPool):
+    """Connections over HTTPS."""
+
     ConnectionCls = _Secure
 
 

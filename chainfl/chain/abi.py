@@ -94,6 +94,8 @@ def functions(contract: str) -> Mapping[str, Function]:
 
 @dataclass(frozen=True, slots=True)
 class _EventForm:
+    """How an event's fields are spread over topics and data: (place in the event, ABI type) of each."""
+
     kind: type[events.Event]
     indexed: tuple[tuple[int, str], ...]
     plain: tuple[tuple[int, str], ...]

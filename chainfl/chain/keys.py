@@ -78,6 +78,7 @@ def new_key(
     text = json.dumps(Account.encrypt(account.key, password, iterations=iterations), indent=2)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Exclusive and with its mode from the start: neither overwritten nor readable by others for a moment.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(text + "\n")
     except FileExistsError:
@@ -123,6 +124,7 @@ def _check_work(path: Path, keystore: dict[str, Any]) -> None:
     if not names or not all(type(value) is int and value > 0 for value in values) or not values:
         raise InputError(f"{path}: {_NO_KEYSTORE}")
 
+    # The cost is a product of numbers that the file chooses: a hostile file could ask for days.
     *work, length = values
     is_wide = max(length, prod(work[1:])) > _MAX_WIDTH
     if is_wide or prod(values) > _MAX_WORK[str(crypto["kdf"])] * _KEY_BYTES:
@@ -207,6 +209,7 @@ def _ask(prompt: str) -> str:
         except getpass.GetPassWarning:
             pass
 
+    # No terminal: scripts pipe the password in.
     line = sys.stdin.readline()
     if not line:
         raise EOFError

@@ -81,6 +81,7 @@ def open_endpoints(text: str, chain_id: int | None) -> Endpoints:
         except LedgerError as error:
             failed.append(error)
 
+    # Without `--chain-id` the chain that most serve is the one meant: a single one cannot lead us elsewhere.
     chain, votes = Counter(found.values()).most_common(1)[0] if found else (0, 0)
     if votes < majority_of(len(all_)):
         why = str(failed[0]) if failed else "they serve different chains: give --chain-id"
@@ -182,6 +183,7 @@ class AgreedReader(TaskReader):
             chosen = self._agreed()
             if chosen.last >= at_least or time.monotonic() > until:
                 break
+            # One that agreed may be a block behind the one that named the block: it has a moment to catch up.
             time.sleep(0.1)
         self._show(chosen)
         return self.task
@@ -217,6 +219,7 @@ class AgreedReader(TaskReader):
                 f"no {needed} of {len(self._sources)} endpoints agree on the task: {self._complaint(ready)}"
             )
 
+        # Of those that a majority confirms, none can be wrong about what it shares with the others.
         best = max(known, key=lambda one: (len(_reader(one).log), _reader(one).last))
         for one in ready:
             if _contradicts(one, best):
@@ -225,6 +228,7 @@ class AgreedReader(TaskReader):
             else:
                 one.does_well()
 
+        # The middle time: one endpoint's clock can neither end a phase early nor keep it open.
         self.newest_time = median_low([_reader(one).newest_time for one in behind[best.name]])
         return _reader(best)
 

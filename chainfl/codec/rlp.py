@@ -69,6 +69,7 @@ def decode_strings(data: bytes, most: int) -> list[bytes]:
     start, stop = _extent(data, 0, len(data), _LIST) if data[:1] >= bytes((_LIST,)) else (0, 0)
     if not data or stop != len(data):
         _refuse(stop, "a list of byte strings is expected")
+
     found: list[bytes] = []
     while start < stop:
         if data[start] >= _LIST or len(found) == most:
@@ -104,6 +105,7 @@ def items(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
         held += chunk
         at = 0
         while at < len(held):
+            # The bound is checked on the announced length, before that much is waited for.
             needed = _announced(held, at)
             if needed > max_bytes:
                 _refuse(offset + at, f"a value of {needed} bytes; at most {max_bytes} are read")
@@ -151,6 +153,7 @@ def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Value, int]:
     base = _LIST if first >= _LIST else _STRING
     start, stop = _extent(data, at, end, base)
     if base == _STRING:
+        # One value has one encoding here: what hashes alike is alike.
         if stop - start == 1 and data[start] < _STRING:
             _refuse(at, "a single byte is not in its shortest form")
         return data[start:stop], stop

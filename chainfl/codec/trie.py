@@ -53,6 +53,7 @@ def _look_up(expected_root: bytes, key: bytes, proof: Sequence[bytes]) -> bytes:
         path = path[len(shared) :]
         if is_last:
             break
+        # A branch takes one nibble of the path; an extension took the ones that it shares.
         reference, path = (node[path[0]], path[1:]) if len(node) == 17 else (node[1], path)
 
     # A proof with spare nodes could have many forms; one is enough.
@@ -90,12 +91,14 @@ def _build(entries: Sequence[Entry], depth: int) -> rlp.Value:
     if len(entries) == 1:
         return [_pack(first[depth:], True), entries[0][1]]
 
+    # Entries are sorted: what the first and the last share, all share.
     shared = depth
     while shared < len(first) and first[shared] == last[shared]:
         shared += 1
     if shared > depth:
         return [_pack(first[depth:shared], False), _refer(_build(entries, shared))]
 
+    # A key that ends here sorts first; its value is the branch's own.
     value = b""
     if len(first) == depth:
         value, entries = entries[0][1], entries[1:]
@@ -119,6 +122,7 @@ def _nibbles(key: bytes) -> bytes:
 def _pack(path: bytes, is_leaf: bool) -> bytes:
     """Nibbles as bytes; the first nibble marks a leaf and an odd count."""
     flags = 2 * is_leaf + len(path) % 2
+
     padded = bytes((flags,)) + (b"" if len(path) % 2 else b"\x00") + path
     return bytes(high << 4 | low for high, low in zip(padded[::2], padded[1::2], strict=True))
 

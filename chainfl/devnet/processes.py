@@ -144,6 +144,8 @@ def clear(home: Path) -> None:
     old = load_devnet(home)
     if any(map(old.runs, old.processes)):
         raise InputError(f"a devnet runs in {home}: end it first with: chainfl devnet down --home {home}")
+
+    # Journals of an ended chain would look like a node's own commitments on the new one.
     for name in _LEFT_BEHIND:
         path = home / name
         if path.is_dir():
@@ -173,6 +175,8 @@ def start_anvil(
     port = free_port()
     arguments = [str(program), "--port", str(port), "--host", "127.0.0.1", "--chain-id", str(chain_id)]
     arguments += ["--accounts", str(accounts), "--balance", str(_FUNDS // ETHER), "--silent", *extra]
+
+    # A session of its own: Ctrl-C at the terminal ends the command, which then ends anvil in order.
     with (home / "anvil.log").open("wb") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log, start_new_session=True)
     url = f"http://127.0.0.1:{port}"
@@ -196,6 +200,7 @@ def _await_rpc(process: subprocess.Popen[bytes], url: str, log: Path, seconds: f
         if w3.is_connected():
             return
         time.sleep(0.05)
+
     process.kill()
     raise LedgerError(f"anvil did not answer within {seconds:.0f} s; see {log}")
 
@@ -212,6 +217,7 @@ def make_keys(home: Path, names: Sequence[str]) -> dict[str, Path]:
     # Where the folder lies in somebody's repository, `git add .` leaves keys and password alone.
     (home / ".gitignore").write_text("*\n", encoding="utf-8")
     password = home / "password"
+    # Made with its mode before anything is in it: others on the machine see no password for a moment.
     password.touch(0o600)
     password.write_text(PASSWORD + "\n", encoding="utf-8")
     for name in names:

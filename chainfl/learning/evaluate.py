@@ -45,12 +45,16 @@ MOST_HELD: Final = 2**26
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Chunk:
+    """So many samples of one judge."""
+
     judge: int
     rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
+    """One model on one chunk: the unit that threads share out."""
+
     model: int
     chunk: int
 

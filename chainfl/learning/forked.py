@@ -59,6 +59,8 @@ class UnknownArrayError(Exception):
 
 @dataclass(slots=True)
 class _Child:
+    """A forked process and the pipe to it."""
+
     pid: int
     talk: Connection
 
@@ -251,6 +253,8 @@ class _Namer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
+    """Reads a message in which known arrays stand as their names."""
+
     def __init__(self, file: io.BytesIO, have: dict[int, Any]) -> None:
         super().__init__(file)
         self.have = have

@@ -46,8 +46,10 @@ def dirichlet(labels: Labels, clients: int, seed: int, *, concentration: float) 
     _check_clients(len(labels), clients)
     rng = _rng(seed)
     dealt: list[list[Rows]] = [[] for _ in range(clients)]
+
     for class_ in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == class_))
+        # The class is cut at the sums of a draw: one client may get nearly all of it, another nothing.
         cuts = np.cumsum(rng.dirichlet(np.full(clients, concentration)))[:-1]
         for hand, part in zip(dealt, np.split(rows, (cuts * len(rows)).astype(np.int64)), strict=True):
             hand.append(part)
@@ -77,6 +79,7 @@ def shards(
 
     rng = _rng(seed)
     order = rng.permutation(len(labels))
+    # A stable sort of a shuffled order: by label, and at random within each.
     by_label = order[np.argsort(labels[order], kind="stable")]
     wanted = clients * per_client
 
@@ -85,6 +88,7 @@ def shards(
             by_label[k : k + len(labels) // wanted]
             for k in range(0, len(labels), max(1, len(labels) // wanted))
         ]
+        # The last piece may be shorter than the others, and shards are equal.
         cut = [shard for shard in cut if len(shard) == len(labels) // wanted]
     else:
         classes = [by_label[labels[by_label] == class_] for class_ in np.unique(labels)]
@@ -97,6 +101,7 @@ def shards(
         )
 
     if are_neighbours:
+        # A client's shards begin at a multiple of `per_client`, so that no two clients share one.
         starts = rng.permutation(len(cut) // per_client)[:clients] * per_client
         chosen = starts[:, None] + np.arange(per_client)
     else:
@@ -146,6 +151,8 @@ def _some_of(rows: Rows, wanted: int, own: Rows, rng: np.random.Generator) -> Ro
         raise PartitionError(
             f"alike: a label has {len(rows)} samples left, {wanted} are needed: take more data"
         )
+
+    # The sort is stable and False comes first: what the taker has already stays with it.
     order = rng.permutation(rows)
     return order[np.argsort(~np.isin(order, own), kind="stable")][:wanted]
 
@@ -171,6 +178,8 @@ def unbalanced(labels: Labels, clients: int, seed: int, *, label_cap: int) -> Pa
     if not 1 <= label_cap <= len(classes):
         raise PartitionError(f"unbalanced: labels must be 1…{len(classes)}, not {label_cap}")
     _check_clients(len(labels), clients)
+
+    # Every try starts from the same seed, so the same labels and sizes deal the same parts.
     for percent in range(100, 79, -1):
         sizes = arithmetic_sizes(clients, len(labels) * percent // 100)
         parts = _deal_unbalanced(labels, sizes, label_cap, _rng(seed))
@@ -188,6 +197,8 @@ def _deal_unbalanced(
     """Parts of these sizes, the largest dealt first; None where a client cannot be served within its labels."""
     stock = [rng.permutation(np.flatnonzero(labels == class_)) for class_ in np.unique(labels)]
     parts: dict[int, Rows] = {}
+
+    # The largest first: a small client still fits into what is left, a large one may not.
     for client, wanted in sorted(enumerate(sizes), key=lambda item: -item[1]):
         left = sorted((len(rows) for rows in stock), reverse=True)
         count = int(rng.integers(1, label_cap + 1))
@@ -258,6 +269,7 @@ def hold_out(rows: Rows, seed: int, fraction: float = HELD_OUT) -> Holding:
     if not 0 < fraction < 1:
         raise PartitionError(f"the held-out part must lie between 0 and 1, not {fraction}")
     count = min(max(1, round(len(rows) * fraction)), len(rows) - 1)
+
     order = rows[_rng(seed).permutation(len(rows))]
     return Holding(train=np.sort(order[count:]), held=order[:count])
 
@@ -265,6 +277,7 @@ def hold_out(rows: Rows, seed: int, fraction: float = HELD_OUT) -> Holding:
 def _deal_natural(dataset: Dataset, clients: int, seed: int, values: Mapping[str, float]) -> Parts:
     if not dataset.groups:
         raise PartitionError(f"natural: data set {dataset.name} does not name the owners of its samples")
+    # The order of `OWNERS` decides where a data set names owners of several kinds.
     kind = min(dataset.groups, key=lambda name: OWNERS.index(name) if name in OWNERS else len(OWNERS))
     return natural(dataset.groups[kind], clients, seed, minimum=int(values["min"]))
 

@@ -55,6 +55,8 @@ def train(
         tensors = floating_tensors(network)
         load_tensors(tensors, head_D)
         taken = batches(samples.rows, recipe, seed)
+
+        # Networks of dense layers alone need no graph; the written-out steps give the same bits.
         layers = dense_layers(network) if recipe.is_plain else None
         if layers is not None:
             train_dense(layers, gathered(spec, samples, taken, place), recipe.rate(round_), losses)
@@ -123,6 +125,7 @@ def batches(rows: Rows, recipe: Recipe, seed: int) -> Iterator[Rows]:
     remaining = recipe.local_steps or recipe.local_epochs * steps_an_epoch
     while remaining > 0:
         order = rows[rng.permutation(len(rows))]
+        # Whole epochs, but the last one may end early: `local_steps` counts batches.
         for start in range(0, len(rows), recipe.batch)[:remaining]:
             yield order[start : start + recipe.batch]
         remaining -= steps_an_epoch
@@ -141,6 +144,7 @@ def gradient(model: str, flat_D: Flat, samples: Samples, *, chunk: int = 128, de
 
         for start in range(0, len(samples), chunk):
             x, y = batch_of(spec, samples, samples.rows[start : start + chunk], place)
+            # A sum over the chunk by all samples: chunks of different sizes add up to the mean.
             loss = functional.cross_entropy(network(x), y, reduction="sum") / len(samples)
             for sum_, part in zip(total, torch.autograd.grad(loss, parameters), strict=True):
                 sum_.add_(part)
@@ -186,6 +190,7 @@ class _Step:
             torch.autograd.grad(loss, self.parameters, allow_unused=True, materialize_grads=True)
         )
         with torch.no_grad():
+            # FedProx: the slope of half the squared distance to the head.
             for k, head in enumerate(self.head):
                 gradients[k] = gradients[k].add(self.parameters[k] - head, alpha=self.proximal)
             if self.momentum:

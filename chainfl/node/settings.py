@@ -143,6 +143,8 @@ def load_settings(flags: dict[str, Any], file: Path | None = None) -> NodeSettin
     from chainfl.errors import InputError
 
     class WithFile(NodeSettings):
+        """The same settings, read from this file too."""
+
         settings_file = file
 
     if file is not None and not file.is_file():

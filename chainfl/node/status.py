@@ -135,6 +135,8 @@ def serve_status(status: Status, port: int) -> ThreadingHTTPServer:
     """
 
     class Handler(BaseHTTPRequestHandler):
+        """Answers from the status of this node alone."""
+
         def do_GET(self) -> None:
             if self.path == "/health":
                 healthy, body = status.health()

@@ -74,6 +74,7 @@ class SharedMap(MutableMapping[K, V]):
         for key in self._base:
             if self._changed.get(key, _UNKNOWN) is not _GONE:
                 yield key
+        # New keys after the old ones: the order is that of a plain dict with the same history.
         for key, value in self._changed.items():
             if value is not _GONE and key not in self._base:
                 yield key
@@ -105,6 +106,7 @@ class SharedList(Sequence[T]):
     def append(self, item: T) -> None:
         """Add an item at the end."""
         if len(self._items) != self._length:
+            # A copy has appended since: its items are not ours.
             self._items = self._items[: self._length]
         self._items.append(item)
         self._length += 1

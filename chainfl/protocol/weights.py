@@ -65,6 +65,7 @@ class Weights:
         Raises:
             ValueError: it lies beyond them all.
         """
+        # Blocks stand in order of their ids, as `set` asks for it, so the walk is in id order.
         for number, total in self._sums.items():
             if point < total:
                 return _within(number, self._blocks[number], point)

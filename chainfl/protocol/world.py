@@ -35,6 +35,7 @@ class _Stakes:
         if kind is not Slash.LIE:
             share = config.liveness_slash if kind is Slash.LIVENESS else config.no_reveal_slash
             return Slashed(*stake.slash(self.registry, task, account, kind, share))
+        # Only a proven lie has a finder; the other slashes are burned whole.
         parts = (finder or NO_ADDRESS, config.finder_part, config.burn_part)
         return Slashed(*stake.slash(self.registry, task, account, kind, config.lie_slash, *parts))
 
@@ -258,6 +259,7 @@ class World:
         """Show one wrong parameter."""
         with self._action(task) as (draft, stakes):
             actions.prove(draft, call, stakes, round_, attempt, position, evidence, salt)
+            # What a slash gives back to the escrow arrives as free stake of the task itself, as on the chain.
             received = stakes.registry.free.get(task, 0)
             if received:
                 stake.withdraw(stakes.registry, task, received, task)
@@ -294,6 +296,7 @@ class World:
         """Drafts of a task and its stakes for one action: kept when it is done, dropped when it raises."""
         draft = self.tasks[task].draft()
         stakes = _Stakes(self.registry.draft(), draft)
+        # An action that raises leaves through here: its drafts are never kept.
         yield draft, stakes
         self._keep(stakes.registry, draft)
 

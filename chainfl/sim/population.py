@@ -94,6 +94,7 @@ class Adversary:
         """Those of the training participants whose updates are hostile in this round."""
         if self.workers_a_round:
             return self._chosen(task.round.number, [id_ for id_ in ids if id_ not in task.round.committee])
+        # The limit on hostile members holds for training too: those beyond it behave as honest ones.
         excused = {*self.members(task.round.committee)} - {*self.active_members(task.round.committee)}
         return tuple(id_ for id_ in ids if id_ in self.ids and id_ not in excused)
 
@@ -140,6 +141,8 @@ class Population:
         """The same updates so many at a time; each group's rows are valid until the next. No attack forges any."""
         assert not self.forges_updates
         hostile = self.adversary.trainers(task, ids)
+
+        # Memory for one group is enough: each is combined before the next is trained.
         room_KD = self._room(min(at_once, len(ids)), len(head_D))
         metrics: list[Metrics] = []
         for start in range(0, len(ids), at_once):
@@ -173,6 +176,7 @@ class Population:
         """What a validator scores with: its held-out samples, under wrong labels if that is its attack."""
         clean = self.trainers[id_].held_out
         attack = self.adversary.validator
+
         flips = attack is not None and attack.flips and id_ in self.active_validators(task)
         return clean.with_labels(self._wrong_labels("flip", clean)) if flips else clean
 
@@ -235,6 +239,7 @@ class Population:
     ) -> Samples:
         """The samples of a colluder with a backdoor, made once."""
         if id_ not in self._stamped:
+            # Parts of a distributed trigger go by the colluder's place among all colluders.
             values = self.adversary.values
             colluder = sorted(self.adversary.ids).index(id_) if id_ in self.adversary.ids else 0
             self._stamped[id_] = backdoor.poison_with(clean, trigger(colluder, values), values["part"])
@@ -270,6 +275,7 @@ class Population:
         honest_HD = rows_KD[at]
         workers = max(len(hostile), sum(id_ not in task.round.committee for id_ in ids))
         others_ND, preview = self._seen_by_all(task, head_D, ids, hostile, rows_KD)
+
         for own, index in enumerate(at):
             seed = training_seed(self.adversary.seed, "attack", ids[index], task.round.number)
             scene = Scene(head_D, honest_HD, own, workers, seed, others_ND, preview)

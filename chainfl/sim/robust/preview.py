@@ -47,6 +47,8 @@ def _on_vectors(rule: str) -> Pipeline | None:
 
 
 class _ByVectors:
+    """What a rule over whole updates makes of a forged one: the rule itself, on what the attackers hold."""
+
     def __init__(self, pipeline: Pipeline | None) -> None:
         self._pipeline = pipeline
 
@@ -71,6 +73,8 @@ class _ByVectors:
 
 
 class _ByLosses:
+    """What a rule by losses makes of a forged one, with attackers as judges of their own held-out samples."""
+
     def __init__(self, rule: str, population: Population) -> None:
         self._rule = rule
         self._population = population
