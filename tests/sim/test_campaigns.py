@@ -25,22 +25,14 @@ from chainfl.sim.experiments.runner import CELLS, Plan, open_run, run_campaign
 from chainfl.sim.experiments.workers import side_by_side
 from chainfl.sim.pages import as_html, as_markdown
 from tests.processes import await_that
+from tests.sim.campaign import SMALL_CELLS, quiet
 
 DATA = os.environ.get("CHAINFL_DATA")
 
-SMALL = """
+SMALL = f"""
 title = "Two rules"
 seeds = 2
-
-[base]
-model = "mnist-mlp-small"
-participants = 8
-committee = 3
-rounds = 2
-local_steps = 1
-score_samples = 5
-test_samples = 50
-
+{SMALL_CELLS}
 [axes]
 rule = ["softmax", "mean"]
 
@@ -49,10 +41,6 @@ text = "the better rule is above the other"
 group = "all"
 first = "softmax"
 """
-
-
-def quiet(_line: str) -> None:
-    return
 
 
 def run_here(text: str, folder: Path, **more: Any) -> Any:

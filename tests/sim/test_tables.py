@@ -16,19 +16,14 @@ from chainfl.sim.experiments.results import Results, read_results
 from chainfl.sim.experiments.runner import CELLS, Plan, open_run, run_campaign
 from chainfl.sim.experiments.tables import Row, table_of
 from chainfl.sim.pages import as_markdown
+from tests.sim.campaign import SMALL_CELLS, quiet
 
-TWO_GROUPS = """
+TWO_GROUPS = (
+    """
 seeds = 1
-
-[base]
-model = "mnist-mlp-small"
-participants = 8
-committee = 3
-rounds = 2
-local_steps = 1
-score_samples = 5
-test_samples = 50
-
+"""
+    + SMALL_CELLS
+    + """
 [sizes.small]
 [sizes.paper]
 
@@ -43,10 +38,7 @@ sizes.paper = { skip = "nobody has the machine" }
 set = { partition = "dirichlet:lambda=0.1" }
 more_axes.attack = ["label-flip", "backdoor"]
 """
-
-
-def quiet(_line: str) -> None:
-    return
+)
 
 
 def table(**said: Any) -> str:
