@@ -85,6 +85,7 @@ def client_name(peer: str | None, forwarded: Sequence[bytes], trusted: Sequence[
     if not _is_in(address, trusted):
         return _group(address)
 
+    # From the right, where proxies append; bounded, for the header is of any length.
     hops = b",".join(forwarded).decode("latin-1").split(",")[::-1][:_HOPS]
     for hop in hops:
         found = _address(_without_port(hop.strip()))
@@ -107,6 +108,7 @@ def _address(text: str) -> IpAddress | None:
         found = ipaddress.ip_address(text)
     except ValueError:
         return None
+    # The same client over both protocols counts once.
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return mapped or found
 
@@ -124,4 +126,5 @@ def _is_in(address: IpAddress, networks: Sequence[IpNetwork]) -> bool:
 def _group(address: IpAddress) -> str:
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
+    # One client has a whole network of IPv6 addresses to itself.
     return str(ipaddress.ip_network((int(address), _V6_PREFIX), strict=False))

@@ -78,6 +78,7 @@ class Guard:
         except LimitError as error:
             await _answer(send_guarded, scope, HTTPStatus.TOO_MANY_REQUESTS, str(error))
         except TimeoutError:
+            # An answer that has begun cannot become another one: it is cut, which its length shows.
             if not started:
                 detail = f"the request took longer than {self._seconds:g} s; try again later"
                 await _answer(send_guarded, scope, HTTPStatus.SERVICE_UNAVAILABLE, detail)
@@ -90,6 +91,7 @@ class Guard:
 
 def _refusal(scope: Scope) -> tuple[HTTPStatus, str] | None:
     headers = dict(scope["headers"])
+    # Refused by its announcement alone: no byte of a body is read.
     if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no route takes a body: this service only reads"
     if len(scope["query_string"]) > MAX_QUERY or len(scope["raw_path"] or b"") > MAX_PATH:

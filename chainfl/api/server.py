@@ -87,12 +87,14 @@ def patient(
             peer = _peer(transport)
             if share is None or is_trusted(peer, trusted):
                 return
+            # The peer's own address, never a header: that is yet to be read.
             client = client_name(peer, (), ())
             share.take(client)
             self._held_by = client
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            # A whole request has come: from here on the limit of the request's own work counts.
             if self._is_answering():
                 self._relax()
             elif self._deadline is None:
@@ -108,6 +110,8 @@ def patient(
 
         def pause_writing(self) -> None:
             super().pause_writing()
+            # The client reads slower than we write: an answer may wait in memory for so long, then the connection
+            # goes.
             self._flow()
             self._stuck = self.loop.call_later(seconds, self.transport.abort)
 
@@ -134,6 +138,7 @@ def patient(
 
         def _give_up(self) -> None:
             self._deadline = None
+            # An answer may have begun while the timer was firing.
             if not self._is_answering():
                 self.transport.close()
 

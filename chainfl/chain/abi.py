@@ -135,6 +135,7 @@ def decode_log(topics: Sequence[bytes], data: bytes) -> events.Event | None:
     if len(topics) != 1 + len(form.indexed):
         raise LedgerError(f"{what} of the chain has {len(topics)} topics, not {1 + len(form.indexed)}")
 
+    # Indexed fields come as topics, the others as data; the event has them in the order of the contract.
     values: dict[int, Any] = {}
     for (place, kind), topic in zip(form.indexed, topics[1:], strict=True):
         (values[place],) = _decoded([kind], bytes(topic), what)

@@ -126,12 +126,15 @@ def contracts_of(task: Address, code_of: CodeOf) -> Contracts:
     """
     made = read_task_code(code_of(task))
     found = {name: _fill(name, at, code_of) for name, at in made.parts.items()}
+    # Each contract holds the others as immutables, so one true task leads to all of them.
     (word,) = _expect_immutables("StakeRegistry", found["StakeRegistry"], 1)
     factory = Address(word[-20:])
     filled = _fill("TaskFactory", factory, code_of)
     words = _expect_immutables("TaskFactory", filled, 4)
     if not {bytes(12) + made.registry, bytes(12) + made.implementation} <= words:
         raise VerificationError(f"factory {hex_of(factory)} makes its tasks with another registry or code")
+
+    # A library's first immutable is its own address, by which it refuses to be called directly.
     libraries = found["TrainingTask"].libraries
     for name, at in (*made.libraries.items(), *filled.libraries.items()):
         if libraries.get(name) != at:
@@ -155,6 +158,7 @@ def fill_of(name: str, code: bytes) -> Fill:
 
     for hole in holes:
         value = code[hole.at : hole.at + hole.size]
+        # Zeros, as in the template: what is left has to be equal byte for byte.
         rest[hole.at : hole.at + hole.size] = bytes(hole.size)
         if hole.library is None:
             immutables.add(value)

@@ -96,6 +96,7 @@ def _write(parts: list[bytes], value: Value, path: str, depth: int) -> None:
 
     if value is None:
         parts.append(b"\xf6")
+    # Before `int`, of which `bool` is a kind.
     elif isinstance(value, bool):
         parts.append(b"\xf5" if value else b"\xf4")
     elif isinstance(value, int):
@@ -108,6 +109,7 @@ def _write(parts: list[bytes], value: Value, path: str, depth: int) -> None:
     elif isinstance(value, str):
         _write_text(parts, value, path)
     elif isinstance(value, Cid):
+        # dag-cbor: tag 42, and a zero byte in front of the CID's own.
         data = b"\x00" + bytes(value)
         parts += (_head(_TAG, _LINK_TAG), _head(_BYTES, len(data)), data)
     elif isinstance(value, Mapping):
@@ -126,6 +128,7 @@ def _write_text(parts: list[bytes], value: str, path: str) -> None:
 
 
 def _write_map(parts: list[bytes], value: Mapping[str, Value], path: str, depth: int) -> None:
+    # All keys first: sorting needs their bytes.
     for key in value:
         _utf8(key, path)
     parts.append(_head(_MAP, len(value)))
@@ -157,6 +160,7 @@ class _Reader:
         """The value that starts here."""
         if depth > MAX_DEPTH:
             self.refuse(f"nested more than {MAX_DEPTH} deep")
+        # A few bytes can announce many values: their number is bounded, not only the bytes.
         self.values += 1
         if self.values > MAX_VALUES:
             self.refuse(f"more than {MAX_VALUES} values")

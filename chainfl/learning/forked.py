@@ -79,6 +79,7 @@ class Forked:
     @classmethod
     def start(cls, learner: Learner, rows_KD: Flat, jobs: Sequence[Job], count: int) -> "Forked":
         """Fork this many processes; they have what these jobs hold."""
+        # What is collected here is inherited by the fork and never sent.
         collected = _Collector()
         collected.dump([job.samples for job in jobs])
         made = cls(learner, rows_KD, collected.known, shared_rows(1, rows_KD.shape[1])[0])
@@ -94,6 +95,7 @@ class Forked:
             UnknownArrayError: a job holds a large array that the processes do not have.
         """
         self.head[:] = head_D
+        # Dealt like cards, the longest first, so that all end at about the same time.
         order = sorted(range(len(jobs)), key=lambda k: -_length(jobs[k]))
         parts = [order[at :: len(self.children) + 1] for at in range(len(self.children) + 1)]
         questions = [self._pack([(k, jobs[k]) for k in part], round_) for part in parts[1:]]
@@ -101,6 +103,7 @@ class Forked:
         undone: list[int] = []
         metrics: dict[int, Metrics] = {}
         try:
+            # Everybody starts before this process trains its own part.
             sent = [_send(child, each) for child, each in zip(self.children, questions, strict=True)]
             metrics |= self._train_here(jobs, parts[0], round_)
             for child, part, is_sent in zip(self.children, parts[1:], sent, strict=True):
@@ -156,6 +159,7 @@ class Forked:
         code = 1
         try:
             ours.close()
+            # A pipe that a second child holds open would not end when the parent goes.
             for other in self.children:
                 other.talk.close()
             self._serve(theirs)

@@ -77,6 +77,7 @@ class RoundFollower:
         """What the new events settle; after a reorg everything is cut again."""
         log = self._reader.log
         seen = len(self._taken)
+        # The last event that was taken is still where it was, or a reorg has replaced some.
         if seen and (len(log) < seen or log[seen - 1] != self._taken[-1]):
             self._begin()
         fresh = log[len(self._taken) :]
@@ -126,6 +127,7 @@ def _earned(played: PlayedRound, task: Task, number: Id, me: Address) -> int:
     if task.round.tally is None:
         return credited
     pay = worker_pay(task, task.round.tally, played.outcome)
+    # The part is rounded down as `claim` does it, so that the sum is what arrives.
     budget = round_budget(task.funded, task.config).workers
     return credited + budget * pay.workers.get(number, 0) // pay.whole
 

@@ -71,6 +71,7 @@ def _take_part(task: Task, who: Address, stakes: Stakes, role: Role = Role.NONE)
     if account is not None and account.is_enrolled:
         raise errors.AlreadyEnrolledError()
     if account is None:
+        # A key that acts for another owner cannot take part for itself: whose action would it be?
         operators.expect_free(task, who, who)
         if role is Role.NONE and task.config.admission_root != NO_LIST:
             raise errors.NotAdmittedError(who)
@@ -172,6 +173,7 @@ def is_locked(task: Task, stakes: Stakes, address: Address) -> bool:
     round_ = task.round
     if account is None or round_.phase is Phase.ENDED:
         return False
+    # The draw still counts a weight that the stake no longer backs: it stays until the weight is applied.
     if account.weight > _due_weight(task, account, stakes):
         return True
     # An election alone locks nobody, or those elected were held for ever when the others leave. Before Draw opens their

@@ -88,6 +88,7 @@ class RecordingStore(WrappedStore):
 
     def pin(self, cid: Cid, *, with_links: bool = True) -> None:
         """List the pin, then make it; one that fails or takes too long stays listed, and is undone a round later."""
+        # Listed before it is made: a node that is killed in between finds and undoes it.
         if not self._book.has_pin(cid):
             self._book.begin_pin(self._round(), cid, is_ours=not self._store.is_pinned(cid))
         self._store.pin(cid, with_links=with_links)
