@@ -3,7 +3,7 @@
 ChainflError
 ├── InputError            the caller's value is wrong: correct it            exit 2
 ├── ProtocolError         the rules forbid it: do not retry                  exit 3
-├── VerificationError     evidence does not add up: somebody is wrong        exit 4
+├── VerificationError     evidence does not add up: do not act on it         exit 4
 ├── OutsideError          something outside failed: retry later              exit 5
 │   ├── LedgerError       the chain or its RPC
 │   └── StoreError        the blob store
@@ -50,7 +50,7 @@ class VerificationError(ChainflError):
 
 
 class LedgerLieError(VerificationError):
-    """Events that the rules could not have told: the endpoint lies, or runs other rules; act on none of it."""
+    """Events that the rules cannot produce: the endpoint lies, or runs other rules; act on none of it."""
 
 
 class ProofError(VerificationError):
@@ -158,7 +158,7 @@ class AppError(InputError):
 
 
 class NotIndexedError(InputError):
-    """The audit API knows nothing under this name; says what it was asked for and where to look."""
+    """The audit API has nothing under this name; says what was asked for and where to look."""
 
 
 class BusyError(OutsideError):

@@ -52,13 +52,13 @@ class Budget:
 
 
 NO_LIMIT = Budget()
-"""For whoever only checks: nothing is at stake when it takes long."""
+"""For checks without a role in the round: nothing is at stake when they take long."""
 
 
 def side_by_side(jobs: Sequence[Callable[[], Cid]], until: float) -> list[Kept]:
     """What each job gives or why it failed, in order; one that is not done by then counts as timed out.
 
-    All run at once. Fewer threads than jobs would let a few names that nobody has starve all the others; the rules
+    All run at once. Fewer threads than jobs would let a few missing names starve all the others; the rules
     bound how many updates a round has.
     """
     pool = ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="bytes")

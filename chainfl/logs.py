@@ -9,7 +9,7 @@ from chainfl.errors import InputError
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record; `extra={"facts": …}` adds what machines want to know besides."""
+    """One JSON object per record; `extra={"facts": …}` adds fields for machines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -26,7 +26,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 def set_up_logs(*, as_json: bool, level: str = "info") -> None:
-    """Send our own logs to stderr; libraries speak up only when something is wrong.
+    """Send our own logs to stderr; libraries log warnings and errors only.
 
     Raises:
         InputError: there is no such level.

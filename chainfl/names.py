@@ -20,7 +20,7 @@ def find(kind: str, name: str, own: Mapping[str, T], group: str) -> T:
     """The thing called `name`; our own names come first, so that no package can change their meaning.
 
     Raises:
-        UnknownNameError: nobody has registered that name.
+        UnknownNameError: that name is not registered.
         InputError: the package that registered it cannot be imported.
     """
     if name in own:

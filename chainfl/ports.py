@@ -23,7 +23,7 @@ class BlobStore(Protocol):
     """Content-addressed bytes. What comes out has been checked against its CID and a size limit.
 
     Safe for several threads at once. Outside failures are StoreErrors (retry later); bytes that are wrong or
-    too large are VerificationErrors (somebody else is wrong).
+    too large are VerificationErrors (another participant is wrong).
     """
 
     def put(self, data: Octets, codec: Codec) -> Cid:
@@ -38,7 +38,7 @@ class BlobStore(Protocol):
         """The bytes of this name.
 
         Raises:
-            BlobNotFoundError: nobody has them, or not in time.
+            BlobNotFoundError: they are not found, or not in time.
             BlobTooLargeError: they are more than `max_bytes`.
             WrongBytesError: what was found does not hash to the name.
         """
@@ -61,13 +61,13 @@ class BlobStore(Protocol):
         ...
 
     def unpin(self, cid: Cid) -> None:
-        """Let go of a pin; unpinning what is not pinned changes nothing."""
+        """Remove a pin; unpinning what is not pinned changes nothing."""
         ...
 
 
 @runtime_checkable
 class WaitingStore(Protocol):
-    """A store that may wait for somebody else's bytes, and can be told for how long; `blobs.within` tells it."""
+    """A store that may wait for others' bytes, with a limit that `blobs.within` sets."""
 
     def within(self, until: float) -> BlobStore:
         """The same blobs, for a caller whose time ends then (`time.monotonic()`): no call outlasts it."""
@@ -279,7 +279,7 @@ class Journal(Protocol):
         ...
 
     def forget_before(self, round_: int) -> None:
-        """Let go of rounds that are over."""
+        """Delete rounds that are over."""
         ...
 
     def salt(self, round_: int, phase: Phase) -> Digest:

@@ -101,7 +101,7 @@ def release(sender: Sender, registry: Address, task: Address, request: int) -> N
 
 
 def withdraw(sender: Sender, registry: Address, amount: int, to: Address) -> None:
-    """Send free stake away."""
+    """Send free stake to an account."""
     sender.send(registry, functions("StakeRegistry")["withdraw"].call_data(amount, to))
 
 

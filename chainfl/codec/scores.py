@@ -60,7 +60,7 @@ def unavailable(kind: ScoreKind) -> int:
 
 
 def vouches(kind: ScoreKind, entry: int) -> bool:
-    """Whether this entry says that the update's bytes were there and right."""
+    """Whether this entry vouches for the update's bytes: found, and right."""
     return entry != unavailable(kind)
 
 

@@ -1,4 +1,4 @@
-"""Ethereum's Merkle Patricia trie: the root of a list of receipts, and what a proof says of one key.
+"""Ethereum's Merkle Patricia trie: the root of a list of receipts, and proofs of single keys.
 
 Yellow paper, appendix D. Nothing is stored: a trie is built to be hashed once, a proof is read once.
 """

@@ -30,7 +30,7 @@ class Cast:
     """Everybody's part of the data, seed and attack, as a replay needs them too."""
     hostile: frozenset[str]
     internals: frozenset[str] = frozenset()
-    """Who judges every update; nobody: whoever the draw picks."""
+    """The appointed judges; empty where the draw picks them."""
 
     @property
     def names(self) -> list[str]:

@@ -47,7 +47,7 @@ from chainfl.types import OnProgress, Rule
 from chainfl.workflows.audit import AuditedRound, audit, trace_task
 
 OPEN, SELFISH = "open", "selfish"
-"""Whoever has stake judges; or a stakeholder's own clients do (docs/selfish.md)."""
+"""The two stories: drawn validators judge, or a stakeholder's own clients do (docs/selfish.md)."""
 STORIES = (OPEN, SELFISH)
 INTERNAL_MARK = "^"
 SELFISH_RULES = (Rule.SOFTMAX, Rule.VARSEL)
@@ -93,7 +93,7 @@ def run_demo(
     """Play `rounds` rounds and one more, in which the miner lies; with `keep` the chain stays up, with a dashboard.
 
     Raises:
-        InputError: the story knows other rules.
+        InputError: the story has other rules.
     """
     if story == SELFISH and rule is not None and parse_rule(rule)[0] not in SELFISH_RULES:
         raise InputError(

@@ -40,7 +40,7 @@ CHAIN_ID = 31337
 PASSWORD = "devnet"
 PHASE_FLOOR = 1
 QUIET_SECONDS = 10.0
-"""A wait that is longer than this says that it goes on."""
+"""A wait that is longer than this is reported again."""
 
 _FUNDS = 10_000 * ETHER
 _LEFT_BEHIND = (
@@ -185,7 +185,7 @@ def start_anvil(
 
 
 def _hide_from_git(home: Path) -> None:
-    """Keys and chain data are nobody's sources: git passes over the folder, whatever project it lies in."""
+    """Keys and chain data belong in no repository: git ignores the folder, whatever project it is in."""
     ignore = home / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
@@ -296,7 +296,7 @@ def enrol(
 
 
 def _enrolment(who: Address, entries: Sequence[Entry]) -> bytes:
-    """The call by which somebody takes part, with its proof where there is a list."""
+    """The call that enrols an account, with its proof where there is a list."""
     shown = admit(entries, who) if entries else None
     if shown is None:
         return functions("TrainingTask")["enrol"].call_data()
@@ -304,7 +304,7 @@ def _enrolment(who: Address, entries: Sequence[Entry]) -> bytes:
 
 
 def await_nodes(net: Devnet, people: Sequence[Person], on_progress: OnProgress, seconds: float = 180) -> None:
-    """Wait until every node is wired; a long wait says every few seconds that it goes on.
+    """Wait until every node is wired; a long wait is reported every few seconds.
 
     Raises:
         LedgerError: a node has ended, or is not ready in time.

@@ -46,7 +46,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 def experiment_of(rounds: int, seed: int, method: str = RULE) -> Selfish:
-    """The setting as the simulator knows it: scarce data inside, and outsiders of three kinds."""
+    """The simulator's setting: scarce data inside, and outsiders of three kinds."""
     return replace(
         SELFISH["selfish-story"],
         method=method,
@@ -79,7 +79,7 @@ def deal_of(experiment: Selfish, data: str | None = None) -> Dataset:
 
 
 def selfish_cast(folder: Path, rounds: int, rule: str | None = None) -> Cast:
-    """Writes the data down and says who has which part; the last round's first proposer is set to lie."""
+    """Writes the data to files, with a part for each participant; the last round's first proposer is set to lie."""
     seed = DEALS[0]
     dealt = deal(seed)
     file = write_deal(dealt, folder / "digits.npz")

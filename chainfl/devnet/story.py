@@ -42,7 +42,7 @@ class RoundSummary:
     """Of each attempt, how many validators attested its model."""
     finders: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Proposers whose proposals found no majority, and were no lie that somebody proved."""
+    """Proposers whose proposals found no majority and were not proven wrong."""
     convicted: list[str] = field(default_factory=list)
     paid: dict[str, int] = field(default_factory=dict)
     model_root: str = ""
@@ -120,7 +120,7 @@ class Story:
             self._say("losses", "  ".join(f"{name} {loss:.2f}" for name, loss in losses.items()))
 
     def _note_refused(self) -> None:
-        """A next proposer's turn after a proposal that nobody proved wrong: the votes were against it."""
+        """The next proposer follows on a proposal that was not proven wrong: the votes were against it."""
         facts = self.rounds[-1]
         if len(facts.attested) > len(facts.finders) + len(facts.refused):
             facts.refused.append(facts.miner)

@@ -88,7 +88,7 @@ _idle_lock = threading.Lock()
 
 @contextmanager
 def borrowed(name: str, device: torch.device) -> Iterator[nn.Module]:
-    """A model to load vectors into, nobody else's meanwhile; built only if none is idle."""
+    """A model to load vectors into, not shared meanwhile; built only if none is idle."""
     single_thread()
     key = (name, str(device))
     with _idle_lock:

@@ -25,7 +25,7 @@ from chainfl.learning.compute import single_thread
 from chainfl.learning.learner import Flat, Job, Learner, Metrics
 
 MOST_SENT: Final = 2**24
-"""Bytes of an array that is sent; for a larger one that they do not have, processes are forked anew."""
+"""Bytes of an array that is sent; for a larger one that they do not have, processes are forked again."""
 _NAMED: Final = 2**16
 
 
@@ -168,7 +168,7 @@ class Forked:
             os._exit(code)
 
     def _serve(self, talk: Connection) -> None:
-        """Train what is asked for until nobody asks any more."""
+        """Train what is asked for until the pipe is closed."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asks decides what an interruption ends
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         single_thread()

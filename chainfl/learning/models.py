@@ -36,7 +36,7 @@ class ModelSpec:
     """A named model: how to build it and what it takes.
 
     `shape` is one sample's as the data set stores it: HxW or HxWxC pixels, L tokens, or a number of features. `words`
-    is how many different tokens there are; 0 where they are not tokens, or nobody said.
+    is how many different tokens there are; 0 where they are not tokens, or where it is not given.
     """
 
     name: str
@@ -340,7 +340,7 @@ def sent(tensor: Tensor, place: torch.device) -> Tensor:
 
 
 def floating_tensors(model: nn.Module) -> list[Tensor]:
-    """A model's floating tensors in the layout's order: for whoever loads or reads many vectors."""
+    """A model's floating tensors in the layout's order, for loading or reading many vectors."""
     return [tensor for _, tensor in _floating(model)]
 
 

@@ -89,7 +89,7 @@ def _whole(rows_KD: Flat) -> Flat:
 
 
 def _suits_processes(learner: Learner, head_D: Flat, jobs: Sequence[Job], round_: int) -> bool:
-    """Whether the time of a first step says that threads would wait for each other; a user's app has no threads."""
+    """Whether the time of a first step shows that threads would wait for each other; a user's app has no threads."""
     if not isinstance(learner, BuiltIn) or not jobs:
         return not isinstance(learner, BuiltIn)
 

@@ -38,8 +38,8 @@ def iid(labels: Labels, clients: int, seed: int) -> Parts:
 def dirichlet(labels: Labels, clients: int, seed: int, *, concentration: float) -> Parts:
     """For every class, its samples are dealt by a Dirichlet draw, so sizes and label mixes differ (RADFed).
 
-    A client with fewer than two samples is then filled up, sample by sample, from whoever has most (the lowest
-    index among equals), so that nobody is empty even at small concentrations.
+    A client with fewer than two samples is then filled up, sample by sample, from the largest one (the lowest
+    index among equals), so that none is empty even at small concentrations.
     """
     if not 0 < concentration < float("inf"):
         raise PartitionError(f"dirichlet: lambda must be a positive number, not {concentration}")
@@ -71,7 +71,7 @@ def shards(
     it gets (VaRSeL's EMNIST: "with continuous category indices").
 
     With `size`, shards have exactly that many samples of one class, cut class by class (VaRSeL); else as many as
-    an even cut of all samples gives. What is left over belongs to nobody.
+    an even cut of all samples gives. What is left over is not used.
     """
     if per_client < 1 or (size is not None and size < 1):
         raise PartitionError(f"shards: per-client and size must be at least 1, not {per_client} and {size}")

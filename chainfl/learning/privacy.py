@@ -86,7 +86,7 @@ def private_update(head_D: Flat, update_D: Flat, privacy: Privacy, normal: Norma
 def epsilon(history: Sequence[tuple[float, int]], delta: float) -> float:
     """The ε at this δ of so many updates with such noise, by Opacus' Rényi accountant.
 
-    No amplification by sampling is claimed: every update counts in full, whoever was drawn to make it.
+    No amplification by sampling is claimed: every update counts in full.
 
     Raises:
         ToolMissingError: Opacus is not installed.

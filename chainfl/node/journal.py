@@ -91,7 +91,7 @@ class SqliteJournal:
         return str(rows[0][0]) if rows else None
 
     def forget_before(self, round_: int) -> None:
-        """Let go of rounds that are over."""
+        """Delete rounds that are over."""
         for table in ("sealed_update", "sealed_scores"):
             self._write(f"delete from {table} {_MINE} and round < ?", (*self._key, round_))
 

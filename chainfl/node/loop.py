@@ -65,7 +65,7 @@ class TurnOrder:
 
 @dataclass(slots=True)
 class LogOnce:
-    """Says what is wrong once, not at every try, and once that it is over."""
+    """Logs a failure once, not at every try, and once that it is over."""
 
     _said: str = ""
 
@@ -83,7 +83,7 @@ class LogOnce:
 
 
 def persist(look: Callable[[], T], stop: threading.Event, shown: Status) -> T | None:
-    """What `look` returns, tried again until chain, store and the sponsor's promises can be used.
+    """What `look` returns, tried again until chain, store and manifest can be used.
 
     A hostile or absent neighbour does not end the process; None when it is stopped.
     """

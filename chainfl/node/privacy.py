@@ -127,7 +127,7 @@ def private(
 
     Raises:
         InputError: the setting is malformed, or the model cannot bear noise.
-        ToolMissingError: the accountant is not installed; better said now than in a round.
+        ToolMissingError: the accountant is not installed; raised at the start and not in a round.
     """
     from chainfl.learning.privacy import (
         epsilon,

@@ -18,7 +18,7 @@ _ORDINARY: Final = 0
 def take_long_turns(seconds: float = SLICE_SECONDS) -> bool:
     """Ask the kernel to interrupt this thread less often; whether it will.
 
-    Linux does from 6.12 on, for anybody; elsewhere nothing changes. Whoever wakes up is not kept waiting for it.
+    Linux does from 6.12 on, without privileges; elsewhere nothing changes. One that wakes up does not wait for it.
     """
     numbers = _SYSCALLS.get(platform.machine()) if sys.platform == "linux" else None
     if numbers is None or os.sched_getscheduler(0) != _ORDINARY:

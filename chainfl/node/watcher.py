@@ -32,7 +32,7 @@ class _Case:
     _said: str = ""
 
     def postpone(self, why: ChainflError | None = None) -> None:
-        """Look again after a pause that grows; says why, once."""
+        """Look again after a pause that grows; the reason is logged once."""
         if why is not None and str(why) != self._said:
             self._said = str(why)
             _log.warning("round %d.%d: cannot be redone yet: %s", *self.proposal[:2], why)
@@ -59,7 +59,7 @@ class Watcher:
 
         Raises:
             LedgerError: the proof could not be sent; try again.
-            ProtocolError: the contract does not take it, mostly because somebody else was faster.
+            ProtocolError: the contract does not take it, mostly because another watcher was faster.
         """
         case = self._standing(task)
         if case is None or case.is_closed or time.monotonic() < case.look_at:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 READY = "ready"
-"""A file in a node's home that says: wired, and about to take part."""
+"""A file in a node's home: it is wired, and about to take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def connect(settings: NodeSettings, signer: LocalSigner) -> Connections:
     """Open chain, store and journal, and check what the sponsor promised before committing to anything.
 
     Raises:
-        OutsideError, VerificationError: somebody else is away or wrong; the same may be right later.
+        OutsideError, VerificationError: chain, store or manifest fail; a later try may succeed.
         InputError: a setting is wrong.
     """
     from chainfl.node.learning import check_manifest, open_app
@@ -205,7 +205,7 @@ def _admission(settings: NodeSettings, connections: Connections, task: Task) -> 
 def _protected(
     settings: NodeSettings, connections: Connections, trainer: Trainer, status: Status | None
 ) -> Trainer:
-    """The trainer under `--dp`; without it as it is, and where earlier updates were private that is said."""
+    """The trainer under `--dp`; without it as it is, with a warning where earlier updates were private."""
     if settings.dp is not None:
         return private(trainer, settings.dp, connections.journal, (status or Status()).spent)
     if connections.journal.noted(NOTE) is not None:
@@ -235,7 +235,7 @@ def enrol_once(ledger: Ledger, admission: Callable[[Task], Admission | None] = l
 
 
 def _lie(settings: NodeSettings, task: Task) -> Alter | None:
-    """What a first proposer does when it is told to lie in this round: a parameter too high, or weights of its own."""
+    """What a first proposer does that is set to lie in this round: a parameter too high, or weights of its own."""
     if settings.lie_in_round != task.round.number or task.round.attempt != 1:
         return None
     if task.config.rule is Rule.VARSEL:

@@ -43,7 +43,7 @@ def commit_update(task: Task, call: Call, round_number: int, digest: Digest) -> 
 
 
 def forget_absence(task: Task, account: Account) -> None:
-    """Whoever commits is there: absences count in a row only."""
+    """A commitment ends a row of absences: only those in a row count."""
     if account.missed:
         task.accounts[account.address] = replace(account, missed=0)
 
@@ -159,9 +159,9 @@ def vote(
 
 
 def note_finding(task: Task, call: Call, note: Digest) -> None:
-    """Seal a finding before showing it, so that nobody can copy the proof and take the finder's part.
+    """Seal a finding before showing it, so that a copy of the proof does not earn the finder's part.
 
-    A note names its finder, whoever posts it, so posting it a second time changes nothing.
+    A note names its finder and not its sender, so posting it a second time changes nothing.
     """
     if note in task.notes:
         return

@@ -28,7 +28,7 @@ class Admission:
 
 
 def leaf_of(account: Address, role: Role) -> Digest:
-    """keccak256(abi.encode(account, role)): nobody else and no other role has this leaf."""
+    """keccak256(abi.encode(account, role)): no other account and no other role has this leaf."""
     return keccak256(address(account, "account") + uint(role, 8, "role"))
 
 

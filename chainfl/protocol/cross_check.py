@@ -26,7 +26,7 @@ from chainfl.protocol.views import has_enough, revealed_vectors
 from chainfl.types import Address, Id, Phase, Role, Slash
 
 _ANYBODY: Final = Address(b"")
-"""Whoever called: events do not say who, and anyone may."""
+"""The caller: events do not name it, and anyone may call."""
 _WHAT_RULES_RAISE: Final = (ChainflError, AssertionError, LookupError, ValueError, TypeError, OverflowError)
 """What a history that cannot be makes of rules that were written for those that can."""
 
@@ -47,7 +47,7 @@ class _Stakes:
         return self.amount
 
     def operator_of(self, account: Address, task: Address) -> Address:
-        """Whom somebody named is the registry's affair."""
+        """Operators that accounts named are kept by the registry."""
         del account, task
         return NO_ADDRESS
 
@@ -61,7 +61,7 @@ _REDONE: dict[type[events.Event], Callable[[Task, Any], None]] = {}
 
 
 def _redoes(kind: type[E]) -> Callable[[Callable[[Task, E], None]], Callable[[Task, E], None]]:
-    """Marks the function that does what an event of this kind says again, by the rules."""
+    """Marks the function that repeats an event of this kind by the rules."""
     return lambda redo: _REDONE.setdefault(kind, redo)
 
 

@@ -145,7 +145,7 @@ class NotValidatorError(RuleError):
 
 
 class NotProposerError(RuleError):
-    """It is somebody else's turn to propose."""
+    """Another account is the proposer now."""
 
     text = "the account is not the proposer of this attempt"
 

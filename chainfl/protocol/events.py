@@ -203,7 +203,7 @@ class Voted(Event):
 
 @dataclass(frozen=True, slots=True)
 class FindingNoted(Event):
-    """Somebody noted, sealed, that it found a lie."""
+    """A sealed note of a found lie was posted."""
 
     account: Address
     note: Digest

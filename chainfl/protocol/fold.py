@@ -25,7 +25,7 @@ _HANDLERS: dict[type[events.Event], Callable[[Task, Any, int], None]] = {}
 
 
 def _takes(kind: type[E]) -> Callable[[Callable[[Task, E, int], None]], Callable[[Task, E, int], None]]:
-    """Marks the function that changes a task as an event of this kind says."""
+    """Marks the function that applies an event of this kind to a task."""
     return lambda handler: _HANDLERS.setdefault(kind, handler)
 
 

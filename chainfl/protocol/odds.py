@@ -1,6 +1,6 @@
 """How likely a hostile coalition is to get the roles that decide a round, exactly (docs/protocol.md 5.1).
 
-Every round draws its committee and then its miner by stake, without replacement, from a seed that nobody chooses. With
+Every round draws its committee and then its miner by stake, without replacement, from a seed that is not chosen. With
 N accounts of equal stake, m of them hostile, the number of hostile members is hypergeometric; the miner is drawn from
 those who are left. With ever more accounts and the same part of the stake it becomes binomial, which is the worst case
 for a minority: with few accounts, each hostile one that is drawn leaves fewer to be drawn.

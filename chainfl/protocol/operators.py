@@ -1,4 +1,4 @@
-"""Operators: keys that act for somebody else's stake (docs/protocol.md 3.1, docs/adr/0021-operators.md).
+"""Operators: keys that act for another account's stake (docs/protocol.md 3.1, docs/adr/0021-operators.md).
 
 The owner names a key in the registry, the key accepts with its first enrolment; either takes effect at the next draw.
 One key acts for one owner at a time. The owner itself may act at all times.
@@ -27,7 +27,7 @@ def senders_of(task: Task, owner: Address) -> list[Address]:
 
 
 def expect_free(task: Task, key: Address, owner: Address) -> None:
-    """The key acts for nobody else, neither now nor from the next draw on."""
+    """The key acts for no other account, neither now nor from the next draw on."""
     operator = task.operators.get(key)
     if operator is None or operator.owner == owner:
         return

@@ -13,7 +13,7 @@ ATTEMPTS = 3
 
 
 def next_proposer(task: Task, call: Call) -> None:
-    """Hand the turn to the next in line who was not convicted; nobody left, or nobody left to vote: Void."""
+    """The next proposer in order that was not convicted; Void where none is left, or no one is left to vote."""
     round_ = task.round
     line = _line(round_)
     if round_.attempt < ATTEMPTS and line and voters(round_, line[0]):
@@ -105,7 +105,7 @@ def begin_next(task: Task) -> bool:
 
 
 def abandon(task: Task, call: Call) -> None:
-    """The sponsor gives up: at once while nobody works, else when the round ends."""
+    """The sponsor abandons the task: at once in Draw, else when the round ends."""
     if call.sender != task.sponsor:
         raise errors.NotSponsorError()
     expect_running(task)

@@ -110,7 +110,7 @@ def claim(task: Task, call: Call, rounds: Sequence[int]) -> int:
 
 
 def refund(task: Task, call: Call) -> int:
-    """The sponsor pulls what nobody earned."""
+    """The sponsor pulls what was not earned."""
     if call.sender != task.sponsor:
         raise errors.NotSponsorError()
     if task.round.phase is not Phase.ENDED:

@@ -72,7 +72,7 @@ def statistic_of(scores: Sequence[int], statistic: Statistic, factor: int, membe
 
 
 def is_withheld(vouches: Sequence[bool], members: int) -> bool:
-    """Whether a majority of all members says: not available. Who revealed nothing says nothing."""
+    """Whether a majority of all members posts: not available. A member that revealed nothing does not count for it."""
     return vouches.count(False) >= majority(members)
 
 

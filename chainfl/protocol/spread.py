@@ -74,7 +74,7 @@ def _from_own_median(losses_K: Sequence[int | None]) -> list[int]:
 
 
 def _agreement(own_K: Sequence[int], statistics_K: Sequence[int], spread: int) -> int:
-    """One (WAD) for a validator that says what the committee says, 0 for one that is REACH spreads away everywhere."""
+    """One (WAD) for a validator that agrees with the committee, 0 for one that is REACH spreads away everywhere."""
     most = REACH * spread
     away = sum(min(abs(own - said), most) for own, said in zip(own_K, statistics_K, strict=True))
     return WAD - away * WAD // (most * len(own_K))

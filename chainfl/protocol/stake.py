@@ -139,7 +139,7 @@ def release(registry: Registry, account: Address, task: Address, number: int, no
 
 
 def withdraw(registry: Registry, account: Address, amount: int, to: Address) -> None:
-    """Send free stake away."""
+    """Send free stake to an account."""
     if amount == 0:
         raise errors.ZeroAmountError()
 

@@ -286,7 +286,7 @@ class Task:
         return copy
 
     def trial(self) -> "Task":
-        """A draft for one action in which nobody has earned anything yet: what the action adds can be read off it."""
+        """A draft for one action without earnings yet: what the action adds can be read off it."""
         copy = self._with_own_people()
         copy.credits = SharedMap()
         copy.pays = SharedMap()

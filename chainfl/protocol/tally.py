@@ -37,7 +37,7 @@ def decide(
 ) -> Tally:
     """Inclusion, shares, deviations and the next committee, from the scores of the validators that revealed.
 
-    A worker that sits in `committee` is judged by the other members alone: what it says of its own update is ignored.
+    A worker that sits in `committee` is judged by the other members alone: its entry for its own update is ignored.
 
     Without a majority of reveals nothing is judged, no update counts, and no shares are formed.
     """
@@ -121,7 +121,7 @@ def decoded_scores(task: Task, scores: bytes) -> list[int | None]:
 def losses_of(task: Task) -> dict[Id, float]:
     """The median loss that the committee found for each update; nothing where the rule asks for no losses.
 
-    What an appointed member says of its own update is left out, as the tally leaves it out.
+    An appointed member's entry for its own update is left out, as the tally leaves it out.
     """
     if score_kind(task.config.rule) is not ScoreKind.LOSS:
         return {}
@@ -196,7 +196,7 @@ def _spread(formed: Sequence[int], kept: Sequence[int], count: int) -> list[int]
 
 
 def _elect(ranked: Sequence[Id], electable: Collection[Id], size: int) -> tuple[Id, ...] | None:
-    """The middle of the ranking, of those still staked (CMFL); nobody when too few are electable."""
+    """The middle of the ranking, of those still staked (CMFL); empty when too few are electable."""
     candidates = [id_ for id_ in ranked if id_ in electable]
     if len(candidates) < size:
         return None

@@ -13,7 +13,7 @@ from chainfl.codec.text import ETHER
 from chainfl.types import WAD
 
 BUDGET: Final = ETHER // 5
-"""What a round may cost where nobody decides otherwise; half of the minimum stake backs twice as much."""
+"""What a round may cost by default; half of the minimum stake backs twice as much."""
 FEES_OF_A_BUDGET: Final = 1200
 """Twelve calls a round are paid at most, so that all of them take a hundredth of its budget."""
 

@@ -133,7 +133,7 @@ def _may_appoint(config: TaskConfig) -> bool:
 
 
 def _may_train(config: TaskConfig) -> bool:
-    """Beside an appointed committee that trains somebody else has to have room."""
+    """Beside an appointed committee that trains there has to be room for others."""
     return config.is_appointed and config.max_updates > config.committee_size
 
 
@@ -195,7 +195,7 @@ def values_of(rule: Rule) -> dict[str, float]:
 
 
 def default_terms(rule_text: str, dimension: int, committee: int, min_updates: int) -> TaskConfig:
-    """The terms of a rule with what nobody decided otherwise; at least as many updates as the rule needs."""
+    """The terms of a rule with defaults for all else; at least as many updates as the rule needs."""
     rule, values = parse_rule(rule_text)
     tolerated = {Rule.FEDROB: "b", Rule.KRUM: "f", Rule.MULTI_KRUM: "f"}.get(rule)
 
@@ -227,7 +227,7 @@ def default_terms(rule_text: str, dimension: int, committee: int, min_updates: i
 
 
 def _with_minimum(config: TaskConfig, selected: int) -> TaskConfig:
-    """At least as many updates as the rule needs; Multi-Krum takes that many unless told otherwise."""
+    """At least as many updates as the rule needs; Multi-Krum takes that many by default."""
     least = max(config.min_updates, rule_minimum(config), selected)
     chosen = (selected or least) if config.rule is Rule.MULTI_KRUM else 0
     return replace(config, min_updates=least, selected=chosen)

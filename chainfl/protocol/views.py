@@ -85,7 +85,7 @@ def is_over(task: Task, now: int) -> bool:
 
 
 def has_everyone_acted(task: Task) -> bool:
-    """Whether nobody is left to wait for, so that the phase may end before its deadline."""
+    """Whether everybody expected has acted, so that the phase may end before its deadline."""
     round_ = task.round
     if round_.phase is Phase.TRAIN:
         return len(round_.updates) >= round_.expected

@@ -103,7 +103,7 @@ class World:
         return amount
 
     def withdraw(self, call: Call, amount: int, to: Address) -> None:
-        """Send the sender's free stake away."""
+        """Send the sender's free stake to an account."""
         registry = self.registry.draft()
         stake.withdraw(registry, call.sender, amount, to)
         self._keep(registry)
@@ -283,7 +283,7 @@ class World:
             proposers.abandon(draft, call)
 
     def refund(self, call: Call, task: Address) -> int:
-        """Give the sponsor back what nobody earned."""
+        """Give the sponsor back what was not earned."""
         with self._action(task) as (draft, _):
             amount = settlement.refund(draft, call)
         self.balances[task] -= amount

@@ -244,7 +244,7 @@ class MemoryJournal:
         self.sealed_scores.setdefault(round_, []).append(sealed)
 
     def forget_before(self, round_: int) -> None:
-        """Let go of rounds that are over."""
+        """Delete rounds that are over."""
         for kept in (self.updates, self.sealed_scores):
             for number in [n for n in kept if n < round_]:
                 del kept[number]

@@ -192,7 +192,7 @@ class IpfsStore:
             raise BlobNotFoundError(f"{cid} could not be pinned by {self._endpoint}: {error}") from error
 
     def unpin(self, cid: Cid) -> None:
-        """Let go of a pin; one that is not there is no error."""
+        """Remove a pin; one that is not there is no error."""
         try:
             self._ask("pin/rm", arg=str(cid), recursive="true")
         except _RefusedError as error:

@@ -95,7 +95,7 @@ class RecordingStore(WrappedStore):
         self._book.keep_pin(self._round(), cid)
 
     def unpin(self, cid: Cid) -> None:
-        """Let go of a pin that is listed; undone is only what we made and nothing else listed needs."""
+        """Remove a pin from the list; it is undone only if we made it and nothing else listed needs it."""
         if self._book.is_last_pin(cid):
             self._store.unpin(cid)
         self._book.drop_pin(cid)

@@ -175,12 +175,12 @@ def absurd_scores(honest_K: Sequence[int], friends: Sequence[int], best: int = 0
 
 
 def copied_scores(honest_K: Sequence[int], seen: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The first colluding validator's scores instead of its own work; its own if nobody's are known."""
+    """The first colluding validator's scores instead of its own work; its own if none are known."""
     return tuple(seen[0]) if seen else tuple(honest_K)
 
 
 def swapped_scores(honest_K: Sequence[int], friends: Sequence[int]) -> tuple[int, ...]:
-    """Its own honest numbers, dealt out anew: the best to friends, the worst to the others. Each is plausible."""
+    """Its own honest numbers, permuted: the best to friends, the worst to the others. Each is plausible."""
     chosen = set(friends)
     order = sorted(range(len(honest_K)), key=lambda k: (k not in chosen, honest_K[k], k))
     dealt = dict(zip(order, sorted(honest_K), strict=True))

@@ -15,7 +15,7 @@ Doubles = NDArray[np.float64]
 
 _PASSES: Final = 30
 _MARK: Final = 2.0**-16
-"""What tells colluders' otherwise equal updates apart: equal ones would count once."""
+"""A small difference between colluders' otherwise equal updates: equal ones would count once."""
 
 
 def known(scene: Scene) -> Doubles:
