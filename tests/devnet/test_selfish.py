@@ -49,7 +49,8 @@ def test_wrong_weights_find_no_quorum_and_the_story_says_so() -> None:
     net.leave()
 
     lines = list[str]()
-    names: dict[bytes, str] = {account: account.hex() for account in net.participants} | {proposer: "ivo"}
+    names: dict[bytes, str] = {account: account.hex() for account in net.participants}
+    names[proposer] = "ivo"
     story = Story(net.task.at_creation(), names, frozenset(), lines.append)
     for emitter, event in net.chain.world.log:
         if emitter == net.task.address and not isinstance(event, TaskCreated):
