@@ -89,6 +89,7 @@ def read_task_code(code: bytes) -> TaskCode:
         libraries = fill_of("TaskFront", code[: len(front)]).libraries
     except VerificationError as error:
         raise VerificationError(f"its code is not that of a task: {error}") from error
+
     terms = functions("TrainingTask")["config"].outputs
     try:
         implementation, registry, task_id, sponsor, *_, delay = abi_decode(_ORIGIN, args[:_ORIGIN_BYTES])
@@ -96,6 +97,7 @@ def read_task_code(code: bytes) -> TaskCode:
         config = as_config(values)
     except (DecodingError, ValueError) as error:
         raise VerificationError(f"the terms in its code cannot be read: {error}") from error
+
     parts = (as_address(implementation), as_address(registry))
     return TaskCode(*parts, task_id, as_address(sponsor), config, delay, libraries)
 

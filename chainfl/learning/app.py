@@ -247,6 +247,7 @@ class App:
                 )
             metrics = numbers(self.source, "score()", answer.metrics)
             return Score(given["loss"], int(correct), int(samples), metrics)
+
         if isinstance(answer, Tensor) and answer.numel() == 1:
             answer = answer.item()
         if isinstance(answer, int | float | np.floating) and not isinstance(answer, bool):
@@ -282,11 +283,13 @@ class App:
                 counted = {name: each.clone() for name, each in _integers(network).items()}
                 held = network, counted, self._frozen(network)
             network, counters, frozen = held
+
             with torch.no_grad():
                 for name, each in _integers(network).items():
                     each.copy_(counters[name])
             network.zero_grad(set_to_none=True)
             yield network  # after an error the model is dropped: it may hold half a state
+
             changed = [name for name, version in self._frozen(network).items() if frozen.get(name) != version]
             if not changed:
                 self._idle[str(device)] = held

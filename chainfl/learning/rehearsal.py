@@ -90,10 +90,12 @@ def check_scores(app: App, scores: tuple[Score, ...], again: Score, rule: Rule) 
     file = app.source.main
     if not math.isfinite(scores[0].loss):
         raise AppError(f"{file}: score() of the first model is {scores[0].loss}; it must be a number")
+
     for number, score in enumerate(scores):
         # What has trained too fast may be far out; the first model has to have its place.
         if (number == 0 or score.loss < 0) and (why := misfit(score.loss)) is not None:
             raise AppError(f"{file}: score() {why}")
+
     if scores[-1].loss != again.loss and not (math.isnan(again.loss) and math.isnan(scores[-1].loss)):
         raise AppError(
             f"{file}: score() says {scores[-1].loss} and then {again.loss} of the same model: it must not depend on "

@@ -79,6 +79,7 @@ def load_module(source: Source) -> ModuleType:
         if package in EXTRA_OF:
             needed = f"{at}: needs {package}, which is not installed"
             raise ToolMissingError(f"{needed}: {pip_install(EXTRA_OF[package])}") from error
+
         hint = "an app is one file, or an installed package"
         raise AppError(f"{at}: needs {package}, which is not installed here ({hint})") from error
     except SyntaxError as error:
@@ -167,6 +168,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
         missing = error.name or ""
         if not missing or f"{name}.".startswith(f"{missing}."):
             return None
+
         package = missing.partition(".")[0]
         needed = f"app {name!r}: needs {package}, which is not installed"
         if package in EXTRA_OF:

@@ -94,6 +94,7 @@ def read_run(folder: Path, name: str | None = None) -> KeptRun:
     found = plan.get("experiment") or plan.get("selfish") if isinstance(plan, dict) else None
     if not isinstance(found, dict):
         raise InputError(f"{folder / EXPERIMENT} is damaged: it names no experiment")
+
     try:
         text = (folder / METRICS).read_text(encoding="utf-8")
         rounds = [json.loads(line) for line in text.splitlines()]
@@ -102,6 +103,7 @@ def read_run(folder: Path, name: str | None = None) -> KeptRun:
         raise InputError(f"{folder}: no round of this run was played yet") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder / METRICS} is damaged: {error}") from None
+
     settings = flat(found)
     if isinstance(digest := plan.get("app_digest"), str):
         settings["app digest"] = digest[:12]  # the same file may have changed between two runs

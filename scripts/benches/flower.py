@@ -284,6 +284,7 @@ def compete(folder: Path, data: Path, launches: int, warm: int, *, quick: bool) 
     seen = {name: Contender() for name in commands}
     for launch in range(1, launches + 1):
         narrate(f"launch {launch} of {launches}")
+
         with ExitStack() as stack:
             peers = {}
             for name, command in commands.items():

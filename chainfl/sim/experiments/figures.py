@@ -96,6 +96,7 @@ def _along_axis(axes: Any, results: Results, name: str, rows: Sequence[Labels]) 
     for labels in rows:
         line = " ".join(label for axis, label in labels if axis != second)
         lines.setdefault(line, []).append(labels)
+
     for label, points in lines.items():
         values = [results.values(name, dict(labels), "last") for labels in points]
         axes.errorbar(
