@@ -42,12 +42,12 @@ contract TrainingTask is ITrainingTask {
 
     /* CONSTRUCTOR */
 
-    /// @dev The implementation that clones run is itself no task: nobody can initialise it.
+    /// @dev The implementation that tasks forward to is itself no task: nobody can initialise it.
     constructor() {
         _s.place.round = type(uint64).max;
     }
 
-    /// @notice Sets up a clone in the transaction that creates it. What is paid is the escrow.
+    /// @notice Sets up a task in the transaction that creates it. What is paid is the escrow.
     function initialize() external payable {
         require(_s.place.round == 0, AlreadyInitialized());
         TaskConfig memory c = ImmutableArgs.config();

@@ -5,7 +5,7 @@ import {ITaskList} from "./ITaskList.sol";
 import {TaskConfig} from "./ITrainingTask.sol";
 
 /// @title ITaskFactory
-/// @notice Creates training tasks and knows which are its own. Tasks are clones of one locked implementation.
+/// @notice Creates training tasks and knows which are its own. A task runs `TaskFront` at its own address and one locked implementation behind it.
 interface ITaskFactory is ITaskList {
     /// @notice A task exists, with its escrow. Its terms are at `ITrainingTask(task).config()`.
     event TaskCreated(uint64 indexed taskId, address indexed task, address indexed sponsor, uint256 escrow);
@@ -24,7 +24,7 @@ interface ITaskFactory is ITaskList {
     /// @notice The registry that holds all stakes.
     function registry() external view returns (address);
 
-    /// @notice What the tasks are clones of; it is locked itself.
+    /// @notice Whose code the tasks run behind their front; it is locked itself.
     function implementation() external view returns (address);
 
     /// @notice The least length of a phase on this chain, in seconds.
