@@ -168,11 +168,26 @@ def play_on_chain(home: Path, plan: Plan, *, audited: bool = False) -> Played:
         rounds = list(follow(net.rpc_url, reader, plan.rounds, list(net.processes.values())))
         store = DirectoryStore(home / "store")
         trace = trace_task(reader, store)
+        if audited:
+            await_end(net, people)
         audits = [audit_seconds(reader, store, line.number) for line in rounds] if audited else []
 
     (home / "trace.json").write_text(json.dumps(trace), encoding="utf-8")
     steps = [step for person in people for step in steps_of(home / "logs" / f"{person.name}.log")]
     return Played(rounds, steps, audits)
+
+
+def await_end(net: Devnet, people: Sequence[Person], seconds: float = 120) -> None:
+    """Wait until the nodes have left the ended task: each may still be redoing the last proposal, as any watcher does.
+
+    Raises:
+        LedgerError: they do not leave.
+    """
+    until = time.monotonic() + seconds
+    while any(net.runs(person.name) for person in people):
+        if time.monotonic() > until:
+            raise LedgerError(f"nodes still run {seconds:.0f} s after the end of their task")
+        time.sleep(0.1)
 
 
 def audit_seconds(reader: TaskReader, store: BlobStore, number: int) -> float:
