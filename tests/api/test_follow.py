@@ -378,7 +378,7 @@ def test_a_source_that_cannot_read_a_task_anew_keeps_nobody_waiting(client: Test
 
     (unread,) = follower_of(client).unread.values()
 
-    assert "read anew" in unread.reason
+    assert "reading it again fails" in unread.reason
     assert client.get("/blocks/2/1").status_code == 200
 
 
