@@ -141,7 +141,8 @@ def wire(crashes: Crashes) -> Node:
     w3.eth.send_raw_transaction = send_and_die  # type: ignore[method-assign,assignment]
     task = as_address(plan["task"])
     reader = TaskReader(w3, task, plan["chain_id"], plan["from_block"], confirmations)
-    ledger = CrashingLedger(w3, sender, reader, task)
+    owner = as_address(plan["owner"]) if plan.get("owner") else None
+    ledger = CrashingLedger(w3, sender, reader, task, owner)
     ledger.crashes = crashes
     journal = SqliteJournal(Path(plan["home"]) / "journal.sqlite", plan["chain_id"], task, signer.address)
     store = open_store(plan["store"])

@@ -1,6 +1,5 @@
 """Rounds under seeded faults of every kind: nobody honest pays for them, every round ends, audits, and replays."""
 
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -10,31 +9,17 @@ from pathlib import Path
 import pytest
 
 from chainfl.audit.history import PlayedRound
-from chainfl.audit.trace import trace_of
 from chainfl.audit.verify import Verdict
-from chainfl.blobs import name_model, put_model
 from chainfl.chain.contracts import bonded_stake
 from chainfl.chain.reader import read_call
-from chainfl.codec.commitments import keccak256
-from chainfl.codec.vector import encode
 from chainfl.protocol import events
-from chainfl.protocol.fold import take
-from chainfl.protocol.state import Task
-from chainfl.protocol.terms import Floors
-from chainfl.protocol.world import World
-from chainfl.roles.participant import Participant
-from chainfl.sim.memory import Chain, MemoryJournal, MemoryLedger, MemoryStore
-from chainfl.sim.network import play_round
-from chainfl.sim.population import Adversary, Population
-from chainfl.sim.replay import ReplayNetwork
-from chainfl.types import Address, Outcome, Phase
+from chainfl.types import Outcome, Phase
 from chainfl.workflows.audit import audit, played_rounds
+from tests.integration.again import expect_the_same_roots_again
 from tests.integration.chaos import BEYOND, LONGEST, Fault, Kind, Nemesis, schedule
 from tests.integration.chaos_rig import STAKE, Rig, open_rig
 from tests.integration.links import HOST, open_links
 from tests.processes import await_that
-from tests.protocol.scene import ETHER, SPONSOR, STRANGER
-from tests.sim.network import LAYOUT, Quadratic
 
 SEED = int(os.environ.get("CHAINFL_CHAOS_SEED", "20261118"))
 SHORT, LONG = 10, 200
@@ -74,7 +59,7 @@ def survive(program: Path, home: Path, plan: list[Fault], rounds: int) -> None:
             assert_every_round_ended_for_a_reason(played, rounds, nemesis)
             assert_fold_is_the_contracts_state(rig)
             assert_audits(rig, rounds)
-            assert_replay_gives_the_same_roots(rig, played)
+            expect_the_same_roots_again(rig.reader)
 
 
 @contextmanager
@@ -200,41 +185,6 @@ def assert_audits(rig: Rig, rounds: int) -> None:
         bad = [(one.played.number, f) for one in audited for f in one.findings if f.verdict is not Verdict.OK]
         assert bad == []
         assert len(audited) == rounds
-
-
-def assert_replay_gives_the_same_roots(rig: Rig, played: list[PlayedRound]) -> None:
-    """The simulator, given the seeds and who acted, computes every model anew and gets the chain's."""
-    trace = json.loads(json.dumps(trace_of(rig.reader.created.config, None, played)))
-    net = _simulated(rig.reader.created, rig.reader.task)
-    for record in trace["rounds"]:
-        net.record = record
-        net.begin()
-        again = play_round(net)
-        assert again.ended is not None
-        assert (again.outcome.name.lower(), again.ended.head_root.hex()) == (
-            record["outcome"],
-            record["model_root"],
-        ), f"round {record['round']}"
-        net.chain.world.log.clear()
-
-
-def _simulated(created: Task, last: Task) -> ReplayNetwork:
-    """The task in memory with everybody's own view of the truth, as the nodes have it."""
-    chain, store, config = (
-        Chain(World(created.chain_id, STRANGER, Floors(1)), bytes(32)),
-        MemoryStore(),
-        created.config,
-    )
-    put_model(store, name_model(encode([0.0] * LAYOUT.d, 20), 20, LAYOUT))
-    chain.world.create_task(chain.call(SPONSOR), created.address, config, config.rounds * ETHER // 8)
-    task, people = chain.world.tasks[created.address], dict[Address, Participant]()
-    for account in sorted(last.accounts.values(), key=lambda account: account.id):
-        take(task, events.Enrolled(account.id, account.address), 0)
-        ledger = MemoryLedger(chain, created.address, account.address)
-        journal = MemoryJournal(keccak256(account.address))
-        people[account.address] = Participant(ledger, store, Quadratic(account.id), journal)
-    keeper = MemoryLedger(chain, created.address, STRANGER)
-    return ReplayNetwork(chain, keeper, store, people, {}, population=Population({}, 0, Adversary()))
 
 
 # The tools

@@ -6,28 +6,34 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chainfl.audit.verify import Verdict
 from chainfl.blobs import name_model, put_model
 from chainfl.chain.abi import functions
-from chainfl.chain.contracts import allocate, create_task
+from chainfl.chain.contracts import allocate, create_task, set_operator
+from chainfl.chain.ledger import ChainLedger
 from chainfl.chain.reader import TaskReader
 from chainfl.chain.send import checksum
 from chainfl.codec import merkle
+from chainfl.codec.admission import ANYONE, Entry
 from chainfl.codec.commitments import keccak256
 from chainfl.codec.vector import encode
 from chainfl.devnet.processes import CHAIN_ID
+from chainfl.protocol.admission import admit, list_root
 from chainfl.protocol.events import Convicted, RoundEnded, Silent, Tallied, UpdateRevealed, Voted
 from chainfl.protocol.state import Round
 from chainfl.protocol.views import voters
 from chainfl.roles.turn import Duty
 from chainfl.store.address import open_store
-from chainfl.types import Address, Id, Outcome, Phase, Rule
+from chainfl.types import WAD, Address, Id, Outcome, Phase, Role, Rule
+from chainfl.workflows.audit import audit
+from tests.integration.again import expect_the_same_roots_again
 from tests.integration.chain import Devchain, devchain
 from tests.integration.crashing_node import ACTIONS
 from tests.processes import await_that, paused, stall
@@ -98,29 +104,41 @@ def open_swarm(
     address: str | None = None,
     enrolled: Callable[[Swarm, str], None] = lambda *_: None,
     more: Mapping[str, object] | None = None,
+    rule: Rule = Rule.SOFTMAX,
+    entries: Sequence[Entry] = (),
+    operated: Collection[int] = (),
     **changes: object,
 ) -> tuple[Swarm, TaskReader]:
-    """A task with seven nodes that have places to crash at; `enrolled` hears of each that has enrolled."""
+    """A task with seven nodes that have places to crash at; `enrolled` hears of each that has enrolled.
+
+    Those of `operated` act by a key that holds no stake; `entries` is the list of who may join, where there is one.
+    """
     address = address or f"dir:{home / 'store'}"
     store = open_store(address)
     head = encode([0.0] * LAYOUT.d, 20)
     first = name_model(head, 20, LAYOUT)
     put_model(store, first)
     terms = config(
-        Rule.SOFTMAX,
+        rule,
         first_root=merkle.root(head),
         first_model=first.cid.digest,
         rounds=rounds,
         **ROOMY | changes,
     )
     made = create_task(chain.sender("sponsor"), chain.deployment.factory_address, terms, rounds * ETHER // 8)
-    swarm = Swarm(home)
-    senders = []
+    swarm, registry = Swarm(home), chain.deployment.registry_address
+    reader = TaskReader(chain.w3, made.address, CHAIN_ID, made.block)
+    ledgers = []
     for number in range(1, 8):
-        name, secret = f"node{number}", keccak256(f"crash {number}".encode())
-        sender = chain.sender(f"crash {number}")
-        allocate(sender, chain.deployment.registry_address, made.address, ETHER)
-        (home / f"{name}.key").write_bytes(secret)
+        name, key = f"node{number}", f"crash {number}"
+        sender, owner = chain.sender(key), None
+        allocate(sender, registry, made.address, ETHER)
+        if number in operated:
+            owner, key = sender.address, f"operator {number}"
+            set_operator(sender, registry, made.address, chain.sender(key).address)
+            sender = chain.sender(key)
+        ledgers.append(ChainLedger(chain.w3, sender, reader, made.address, owner))
+        (home / f"{name}.key").write_bytes(keccak256(key.encode()))
         swarm.plans[name] = home / f"{name}.json"
         swarm.plans[name].write_text(
             json.dumps(
@@ -130,6 +148,7 @@ def open_swarm(
                     "task": checksum(made.address),
                     "from_block": made.block,
                     "secret_file": str(home / f"{name}.key"),
+                    "owner": owner and checksum(owner),
                     "home": str(home / name),
                     "store": address,
                     "seed": number,
@@ -139,13 +158,12 @@ def open_swarm(
                 }
             )
         )
-        senders.append(sender)
     for name in swarm.plans:
         swarm.start(name)
-    for name, sender in zip(swarm.plans, senders, strict=True):
-        sender.send(made.address, functions("TrainingTask")["enrol"].call_data())
+    for name, ledger in zip(swarm.plans, ledgers, strict=True):
+        ledger.enrol(admit(entries, ledger.me) if entries else None)
         enrolled(swarm, name)
-    return swarm, TaskReader(chain.w3, made.address, CHAIN_ID, made.block)
+    return swarm, reader
 
 
 def run_out(chain: Devchain, swarm: Swarm, reader: TaskReader, seconds: float) -> None:
@@ -335,6 +353,48 @@ def test_nodes_that_are_killed_anywhere_come_back_and_lose_nothing(
 
         assert_nothing_was_lost(chain, reader, 3)
         assert sorted(swarm.crashed()) == sorted(PLACES)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1000)
+@pytest.mark.parametrize("rule", [Rule.VARSEL, Rule.SOFTMAX])
+def test_nodes_of_a_task_with_internals_are_killed_anywhere_and_lose_nothing(
+    rule: Rule, tmp_path: Path, require: Callable[[str], Path]
+) -> None:
+    """Three internals judge and train; one of them and an outsider act by operators' keys."""
+    require("anvil")
+    shared = tmp_path / "places"
+    shared.mkdir()
+    for place in PLACES:
+        (shared / place).touch()
+    with devchain(tmp_path) as chain:
+        named: list[Entry] = [(chain.sender(f"crash {n}").address, Role.INTERNAL) for n in INTERNALS]
+        entries = [(ANYONE, Role.PARTICIPANT), *named]
+        swarm, reader = open_swarm(
+            chain, tmp_path, 3, lambda _: [],
+            more={"shared": str(shared)}, rule=rule, entries=entries, operated=OPERATED,
+            admission_root=list_root(entries), min_internals=len(INTERNALS), internals_train=True,
+            **of_rule(rule), **PATIENT,
+        )  # fmt: skip
+        try:
+            run_out(chain, swarm, reader, 900)
+        finally:
+            swarm.stop()
+
+        assert_nothing_was_lost(chain, reader, 3)
+        assert sorted(swarm.crashed()) == sorted(PLACES)
+        store = open_store(f"dir:{tmp_path / 'store'}")
+        assert [one.verdict for one in audit(reader, store)] == [Verdict.OK] * 3
+        expect_the_same_roots_again(reader)
+
+
+INTERNALS = (1, 2, 3)
+OPERATED = (3, 7)
+
+
+def of_rule(rule: Rule) -> dict[str, Any]:
+    """All outsiders may count whole under VaRSeL; the head has a part under the softmax."""
+    return {"budget": 4, "alpha": WAD} if rule is Rule.VARSEL else {"beta": 10 * WAD}
 
 
 @pytest.mark.deep
