@@ -12,7 +12,7 @@ from chainfl.codec.text import hex_of
 from chainfl.protocol.admission import admit_all, list_root
 from chainfl.types import Address, Role, Rule, Statistic, TaskConfig
 from scripts.benches._gas_node import anvil
-from scripts.benches.gas import ETHER, empty_scene, terms
+from scripts.benches._gas_scene import ETHER, empty_scene, terms
 
 _PEOPLE: Final = 14
 _WAITING: Final = slice(8, None)

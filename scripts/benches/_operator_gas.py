@@ -7,7 +7,7 @@ from chainfl.codec.commitments import worker_payload
 from chainfl.codec.text import hex_of
 from chainfl.types import Address, Phase, Rule, Statistic
 from scripts.benches._gas_node import anvil, known
-from scripts.benches.gas import CID, SALT, scene, terms, who
+from scripts.benches._gas_scene import CID, SALT, scene, terms, who
 
 _ZERO_BYTE_SAVES: Final = 12
 
