@@ -231,14 +231,17 @@ def _selectors() -> tuple[bytes, ...]:
     return tuple(sorted(found))
 
 
+CODE_BYTES: Final = 12_000
+"""A task's code, `TaskFront` and the frozen part, has to fit."""
+
 TARGETS: Final = (
     Target("log", read_log, (LedgerError,), 10_000, 300_000, words=(*RLP_WORDS, *_selectors())),
     Target("revert", read_revert, (), 10_000, 300_000, words=tuple(each[:4] for each in _selectors())),
-    Target("task-code", read_code, (VerificationError,), 5_000, 150_000),
+    Target("task-code", read_code, (VerificationError,), 5_000, 150_000, max_bytes=CODE_BYTES),
     Target("contract-code", read_contract, (VerificationError,), 3_000, 60_000, words=RLP_WORDS),
     Target("header", read_header, (RlpError,), 30_000, 400_000, words=RLP_WORDS),
     Target("receipts", read_receipts, (BundleError,), 5_000, 150_000, words=(*RLP_WORDS, TASK, FACTORY)),
-    Target("account", read_account, (BundleError,), 10_000, 200_000, words=RLP_WORDS),
+    Target("account", read_account, (BundleError,), 10_000, 200_000, words=RLP_WORDS, max_bytes=CODE_BYTES),
     Target("bundle", read_bundle, (BundleError,), 5_000, 200_000, words=CBOR_WORDS),
     Target("bundle-sealed", read_sealed_bundle, (BundleError,), 5_000, 100_000, words=CBOR_WORDS + RLP_WORDS),
     Target("header-json", read_header_json, (LedgerError,), 15_000, 200_000, Form.JSON),

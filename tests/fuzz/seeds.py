@@ -42,7 +42,6 @@ from tests.fuzz.target import CORPUS
 from tests.fuzz.targets import TARGETS
 
 VECTORS: Final = Path(__file__).parent.parent / "vectors"
-MOST_BYTES: Final = 3000
 
 SMALL: Final[tuple[cbor.Value, ...]] = (
     24,
