@@ -324,11 +324,14 @@ def _others_play(task: ChainTask, victim: Address, is_over: Any, thread: threadi
     def turn() -> bool:
         for me in others:
             now = int(chain.w3.eth.get_block("latest")["timestamp"])
-            step = next_step(me, me.ledger.task(), now, Duty.ALL)
+            seen = me.ledger.task()
+            # Updates are hidden here, proposals are not: who hides its update may be drawn as a later round's proposer.
+            actor = replace(me, store=chain.store) if seen.round.phase is Phase.PROPOSE else me
+            step = next_step(actor, seen, now, Duty.ALL)
             if step is not None and not step.is_shared:
-                step.take(me)
+                step.take(actor)
             elif step is not None:
-                _try(me, step)
+                _try(actor, step)
         state = watch.refresh()
         # Whoever votes before the proposal of this turn votes in the next one.
         is_challenge = state.round.phase is Phase.CHALLENGE

@@ -170,6 +170,8 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # A shell's background jobs are started with interrupts ignored, and what they start ignores them too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         while not (tmp_path / "run" / "metrics.jsonl").exists():
