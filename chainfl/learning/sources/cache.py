@@ -1,6 +1,7 @@
 """Decoded arrays on disk as .npy: slow formats are read once, and many processes map the same memory."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -11,8 +12,10 @@ import numpy as np
 
 from chainfl.learning.dataset import Array
 
-VERSION = 1
+VERSION = 2
 """Raise it whenever a decoder changes what it returns."""
+NAMES = "names.json"
+"""Which arrays a folder holds: a reader must not take a folder that is being deleted for one with fewer."""
 
 
 def cache_dir() -> Path:
@@ -45,10 +48,10 @@ def _key(sources: Iterable[Path]) -> str:
 
 
 def _read(folder: Path) -> dict[str, Array] | None:
+    """All arrays of a folder, or none of them."""
     try:
-        return {
-            path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in folder.glob("*.npy")
-        } or None
+        names = json.loads((folder / NAMES).read_text(encoding="utf-8"))
+        return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names}
     except (OSError, ValueError, EOFError):
         return None
 
@@ -58,12 +61,17 @@ def _write(folder: Path, arrays: dict[str, Array]) -> bool:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent))
+        made, old = temporary / "made", temporary / "old"
         try:
+            made.mkdir()
             for name, array in arrays.items():
-                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+                np.save(made / f"{name}.npy", array, allow_pickle=False)
+            (made / NAMES).write_text(json.dumps(sorted(arrays)), encoding="utf-8")
+
+            # Another process may have been first, and others may be reading what it wrote: it is moved away whole.
             if folder.exists():
-                shutil.rmtree(folder)
-            temporary.rename(folder)
+                folder.rename(old)
+            made.rename(folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError:
